@@ -1,4 +1,4 @@
-/* arena_test.c - the arena on memory of our own that counts, refuses and misaligns. */
+/* arena_test.c - the arena on an allocator that counts, refuses and misaligns. */
 #include "check.h"
 
 #include <stdlib.h>
@@ -8,9 +8,10 @@
 #include "core/rng.h"
 
 typedef struct heap {
+    ms_arena     arena;
     size_t       live;  /* allocations not yet freed */
     size_t       limit; /* a larger request is refused */
-    size_t       shift; /* bytes that each address is off a multiple of 256 */
+    size_t       shift; /* each address modulo 256 */
     musec_status refusal;
 } heap;
 
@@ -33,39 +34,46 @@ static void heap_free(void *owner, void *p)
     h->live--;
 }
 
-static heap heap_make(void)
+static void heap_init(heap *h)
 {
-    return (heap){ .limit = (size_t)1 << 30, .shift = 16, .refusal = MUSEC_ENOMEM };
+    *h = (heap){ .limit = (size_t)1 << 30, .shift = 16, .refusal = MUSEC_ENOMEM };
+    ms_arena_init(&h->arena, h, heap_alloc, heap_free);
 }
 
-TEST(takes_are_aligned_and_apart)
+static void heap_destroy(heap *h)
+{
+    ms_arena_destroy(&h->arena);
+    CHECK(h->live == 0 && h->arena.in_use == 0, "%zu chunks left", h->live);
+    ms_arena_destroy(&h->arena); /* a second call does nothing */
+}
+
+TEST(allocations_are_aligned_and_do_not_overlap)
 {
     static const size_t sizes[] = { 1, 0, 255, 256, 257, 100000, 3, 1 << 20, 0, 7 };
-    heap                h       = heap_make();
-    ms_arena            a;
+    heap                h;
     unsigned char      *got[COUNT(sizes)];
     size_t              sum = 0;
 
-    ms_arena_init(&a, &h, heap_alloc, heap_free);
+    heap_init(&h);
     for (size_t i = 0; i < COUNT(sizes); i++) {
         void *p = NULL;
-        CHECK(ms_arena_take(&a, sizes[i], &p) == MUSEC_OK && p != NULL, "take %zu", i);
+        CHECK(ms_arena_take(&h.arena, sizes[i], &p) == MUSEC_OK && p != NULL, "take %zu", i);
         CHECK((uintptr_t)p % MS_ARENA_ALIGN == 0, "take %zu: %p", i, p);
-        memset(p, (int)i, sizes[i]); /* ASan sees the end of a chunk, the loop below the rest */
+        memset(p, (int)i, sizes[i]); /* ASan sees writes beyond a chunk, the loop below the rest */
         got[i] = p;
         sum += sizes[i] == 0 ? 256 : (sizes[i] + 255) / 256 * 256;
     }
-    CHECK(a.in_use == sum && a.peak == sum, "%zu in use, peak %zu, not %zu", a.in_use, a.peak, sum);
+    CHECK(h.arena.in_use == sum && h.arena.peak == sum, "%zu in use, peak %zu, not %zu",
+          h.arena.in_use, h.arena.peak, sum);
     for (size_t i = 0; i < COUNT(sizes); i++)
         for (size_t j = 0; j < sizes[i]; j++)
             CHECK(got[i][j] == i, "take %zu was overwritten at %zu", i, j);
     CHECK(got[1] != got[2], "an empty take has its own address");
-    ms_arena_destroy(&a);
-    CHECK(h.live == 0 && a.in_use == 0, "%zu chunks left", h.live);
-    ms_arena_destroy(&a); /* twice is once */
+    heap_destroy(&h);
 }
 
-/* One round of a computation: nested marks, of which the inner ones grow into new chunks. */
+/* One round of a computation with nested marks; allocations after the inner ones need new
+ * chunks. */
 static void one_round(ms_arena *a, size_t unit)
 {
     const ms_mark outer = ms_arena_mark(a);
@@ -86,99 +94,95 @@ static void one_round(ms_arena *a, size_t unit)
     ms_arena_reset(a, outer);
 }
 
-TEST(second_round_joins_third_is_silent)
+TEST(second_round_joins_chunks_and_later_ones_allocate_nothing)
 {
-    heap     h = heap_make();
-    ms_arena a;
-    size_t   allocs;
+    heap            h;
+    const ms_arena *a = &h.arena;
 
-    ms_arena_init(&a, &h, heap_alloc, heap_free);
-    one_round(&a, 50000);
-    CHECK(a.n_chunks > 1, "%d chunks: the round is too small for this test", a.n_chunks);
-    CHECK(a.in_use == 0, "%zu", a.in_use);
-    one_round(&a, 50000);
-    CHECK(a.n_chunks == 1 && h.live == 1, "%d chunks, %zu live", a.n_chunks, h.live);
-    allocs = a.n_allocs;
+    heap_init(&h);
+    one_round(&h.arena, 50000);
+    CHECK(a->n_chunks > 1, "%d chunks: the round is too small for this test", a->n_chunks);
+    CHECK(a->in_use == 0, "%zu", a->in_use);
+    one_round(&h.arena, 50000);
+    CHECK(a->n_chunks == 1 && h.live == 1, "%d chunks, %zu live", a->n_chunks, h.live);
+    const size_t allocs = a->n_allocs;
     for (int i = 0; i < 5; i++)
-        one_round(&a, 50000);
-    CHECK(a.n_allocs == allocs, "%zu more allocations", a.n_allocs - allocs);
-    CHECK(a.peak == 50176 + 300032 + 900096, "%zu", a.peak); /* 1, 6 and 18 units, rounded up */
-    ms_arena_destroy(&a);
-    CHECK(h.live == 0, "%zu chunks left", h.live);
+        one_round(&h.arena, 50000);
+    CHECK(a->n_allocs == allocs, "%zu more allocations", a->n_allocs - allocs);
+    CHECK(a->peak == 50176 + 300032 + 900096, "%zu", a->peak); /* 1, 6 and 18 units, rounded up */
+    heap_destroy(&h);
 }
 
-TEST(nothing_moves_while_in_use)
+TEST(allocations_stay_where_they_are)
 {
     enum { N = 1500 };
     static unsigned char *got[N];
     static size_t         size[N];
-    heap                  h = heap_make();
-    ms_arena              a;
+    heap                  h;
 
-    ms_arena_init(&a, &h, heap_alloc, heap_free);
+    heap_init(&h);
     for (size_t i = 0; i < N; i++) { /* small and large mixed, so that chunks are skipped */
         void *p = NULL;
         size[i] = ms_rand_u64(1, i) % (i % 50 == 0 ? 500000 : 3000) + 1;
-        CHECK(ms_arena_take(&a, size[i], &p) == MUSEC_OK, "take %zu, %d chunks", i, a.n_chunks);
+        CHECK(ms_arena_take(&h.arena, size[i], &p) == MUSEC_OK, "take %zu, %d chunks", i,
+              h.arena.n_chunks);
         got[i] = p;
         memset(p, (int)(i % 251), size[i]);
     }
     for (size_t i = 0; i < N; i++)
         CHECK(got[i][0] == i % 251 && got[i][size[i] - 1] == i % 251, "take %zu", i);
-    ms_arena_destroy(&a);
+    heap_destroy(&h);
 }
 
-TEST(refusals)
+TEST(refused_allocations_are_reported_and_leave_no_trace)
 {
-    heap     h = heap_make();
-    ms_arena a;
-    void    *p = &h;
+    heap      h;
+    ms_arena *a = &h.arena;
+    void     *p = &h;
 
-    ms_arena_init(&a, &h, heap_alloc, heap_free);
-    CHECK(ms_arena_take(&a, SIZE_MAX, &p) == MUSEC_ENOMEM && p == NULL, "SIZE_MAX");
-    CHECK(ms_arena_take(&a, SIZE_MAX - 255, &p) == MUSEC_ENOMEM, "the last multiple of 256");
-    CHECK(ms_arena_take(&a, SIZE_MAX - 600, &p) == MUSEC_ENOMEM, "no room for the alignment");
-    CHECK(a.in_use == 0 && a.peak == 0 && h.live == 0, "a refusal leaves no trace");
+    heap_init(&h);
+    CHECK(ms_arena_take(a, SIZE_MAX, &p) == MUSEC_ENOMEM && p == NULL, "SIZE_MAX");
+    CHECK(ms_arena_take(a, SIZE_MAX - 255, &p) == MUSEC_ENOMEM, "the last multiple of 256");
+    CHECK(ms_arena_take(a, SIZE_MAX - 600, &p) == MUSEC_ENOMEM, "the alignment overflows");
+    CHECK(a->in_use == 0 && a->peak == 0 && h.live == 0, "a refusal leaves no trace");
 
-    h.limit = 1100; /* less than the chunk we wish for, enough for the request */
-    CHECK(ms_arena_take(&a, 500, &p) == MUSEC_OK, "falls back to what is needed");
-    CHECK(ms_arena_take(&a, 5000, &p) == MUSEC_ENOMEM && p == NULL, "but not below it");
-    CHECK(ms_arena_take(&a, 12, &p) == MUSEC_OK, "and goes on");
+    h.limit = 1100; /* less than the preferred size of a chunk, enough for the request */
+    CHECK(ms_arena_take(a, 500, &p) == MUSEC_OK, "falls back to the size of the request");
+    CHECK(ms_arena_take(a, 5000, &p) == MUSEC_ENOMEM && p == NULL, "but not below it");
+    CHECK(ms_arena_take(a, 12, &p) == MUSEC_OK, "and goes on");
 
     h.refusal        = MUSEC_EDEVICE;
-    const size_t was = a.n_allocs;
-    CHECK(ms_arena_take(&a, 5000, &p) == MUSEC_EDEVICE, "the device's own failure comes through");
-    CHECK(a.n_allocs == was + 1, "and is not tried twice");
+    const size_t was = a->n_allocs;
+    CHECK(ms_arena_take(a, 5000, &p) == MUSEC_EDEVICE, "the device's own failure is passed on");
+    CHECK(a->n_allocs == was + 1, "and is not tried twice");
 
     h.refusal = MUSEC_ENOMEM;
-    for (int i = 0; i < 100; i++) /* no chunk is ever larger than one request: slots run out */
-        if (ms_arena_take(&a, 700, &p) != MUSEC_OK) break;
-    CHECK(p == NULL && a.n_chunks == MS_ARENA_CHUNKS, "%d chunks", a.n_chunks);
-    ms_arena_destroy(&a);
-    CHECK(h.live == 0, "%zu chunks left", h.live);
+    for (int i = 0; i < 100; i++) /* each request needs its own chunk, until the slots run out */
+        if (ms_arena_take(a, 700, &p) != MUSEC_OK) break;
+    CHECK(p == NULL && a->n_chunks == MS_ARENA_CHUNKS, "%d chunks", a->n_chunks);
+    heap_destroy(&h);
 }
 
-TEST(joining_survives_a_refusal)
+TEST(a_refused_joint_chunk_does_not_stop_the_arena)
 {
-    heap          h = heap_make();
-    ms_arena      a;
+    heap          h;
+    ms_arena     *a     = &h.arena;
     const ms_mark empty = { 0 };
     void         *p;
 
-    ms_arena_init(&a, &h, heap_alloc, heap_free);
+    heap_init(&h);
     for (int i = 0; i < 3; i++)
-        CHECK(ms_arena_take(&a, 100000, &p) == MUSEC_OK, "take %d", i);
-    ms_arena_reset(&a, empty);
-    h.limit = 150000; /* the joint chunk does not fit any more */
-    CHECK(ms_arena_take(&a, 100000, &p) == MUSEC_OK, "the request itself still fits");
-    ms_arena_reset(&a, empty);
-    CHECK(ms_arena_take(&a, 200000, &p) == MUSEC_ENOMEM, "this one does not");
-    CHECK(ms_arena_take(&a, 1000, &p) == MUSEC_OK, "and the arena goes on");
-    ms_arena_destroy(&a);
-    CHECK(h.live == 0, "%zu chunks left", h.live);
+        CHECK(ms_arena_take(a, 100000, &p) == MUSEC_OK, "take %d", i);
+    ms_arena_reset(a, empty);
+    h.limit = 150000; /* below the size of the joint chunk */
+    CHECK(ms_arena_take(a, 100000, &p) == MUSEC_OK, "the request itself still fits");
+    ms_arena_reset(a, empty);
+    CHECK(ms_arena_take(a, 200000, &p) == MUSEC_ENOMEM, "this one does not");
+    CHECK(ms_arena_take(a, 1000, &p) == MUSEC_OK, "and the arena goes on");
+    heap_destroy(&h);
 }
 
-/* A device of that many bytes.  Nobody looks behind the addresses, so none are needed. */
+/* A device of that many bytes.  The addresses are never used, so there is no memory behind them. */
 typedef struct device {
     size_t left, next;
 } device;
@@ -196,8 +200,8 @@ static musec_status device_alloc(void *owner, size_t bytes, void **out)
 
 static void device_free(void *owner, void *p) { (void)owner, (void)p; }
 
-/* Small takes and large ones: none is refused while the device has room for it. */
-TEST(a_device_can_be_used_up)
+/* No allocation, small or large, is refused while it fits. */
+TEST(all_of_a_devices_memory_can_be_used)
 {
     static const size_t devices[] = { (size_t)1 << 30, (size_t)24 << 30, (size_t)141 << 30 };
 

@@ -1,4 +1,4 @@
-/* axis_test.c - ticks that a person would choose, and places of whatever values there are. */
+/* axis_test.c - round ticks, and positions of values of every kind on an axis. */
 #include "check.h"
 
 #include <float.h>
@@ -8,13 +8,13 @@
 
 #include "report/axis.h"
 
-static ms_axis axis_over(bool log, double lo, double hi)
+static ms_axis axis_over(bool log, double lo, double hi, double margin, double end)
 {
     ms_axis_range span = { 0 };
     ms_axis       a;
     ms_axis_range_add(&span, log, lo);
     ms_axis_range_add(&span, log, hi);
-    ms_axis_make(&a, log, span, 0.0, 0.0, 1.0);
+    ms_axis_make(&a, log, span, margin, margin, end);
     return a;
 }
 
@@ -38,7 +38,7 @@ TEST(ticks_are_round)
     };
 
     for (size_t c = 0; c < COUNT(cases); c++) {
-        const ms_axis a         = axis_over(cases[c].log, cases[c].lo, cases[c].hi);
+        const ms_axis a         = axis_over(cases[c].log, cases[c].lo, cases[c].hi, 0.0, 1.0);
         char          got[1024] = "";
         size_t        n         = 0;
         for (size_t i = 0; i < a.n; i++) {
@@ -52,8 +52,7 @@ TEST(ticks_are_round)
     }
 }
 
-/* Any range: a beginning below the end, ticks inside, in order, not too many. */
-TEST(any_range_has_an_axis)
+TEST(any_range_has_an_axis_with_a_few_ticks_inside)
 {
     static const double values[] = { 0.0,        -0.0,      5e-324, -5e-324,     DBL_MIN, 1e-300,
                                      1e-9,       0.3,       1.0,    1.0 + 1e-13, 7.0,     -7.0,
@@ -63,12 +62,8 @@ TEST(any_range_has_an_axis)
     for (size_t i = 0; i < COUNT(values); i++)
         for (size_t k = 0; k < COUNT(values); k++)
             for (int log = 0; log < 2; log++) {
-                ms_axis_range span = { 0 };
-                ms_axis       a;
+                const ms_axis a      = axis_over(log, values[i], values[k], 0.05, 0.9);
                 int           labels = 0;
-                ms_axis_range_add(&span, log, values[i]);
-                ms_axis_range_add(&span, log, values[k]);
-                ms_axis_make(&a, log, span, 0.05, 0.05, 0.9);
                 CHECK(a.lo < a.hi && isfinite(a.lo) && isfinite(a.hi) && (!log || a.lo > 0.0),
                       "%g %g: %g to %g", values[i], values[k], a.lo, a.hi);
                 for (size_t t = 0; t < a.n; t++) {
@@ -85,9 +80,10 @@ TEST(any_range_has_an_axis)
             }
 }
 
-TEST(places_are_even)
+TEST(positions_are_linear_or_logarithmic)
 {
-    const ms_axis line = axis_over(false, 10.0, 20.0), log = axis_over(true, 0.01, 100.0);
+    const ms_axis line = axis_over(false, 10.0, 20.0, 0.0, 1.0);
+    const ms_axis log  = axis_over(true, 0.01, 100.0, 0.0, 1.0);
 
     CHECK(fabs(ms_axis_place(&line, 12.5) - 0.25) < 1e-12, "a quarter");
     CHECK(fabs(ms_axis_place(&log, 1.0) - 0.5) < 1e-12, "the middle decade");
@@ -96,7 +92,7 @@ TEST(places_are_even)
     CHECK(ms_axis_place(&log, 0.0) == 0.0 && ms_axis_place(&log, -3.0) == 0.0, "no logarithm");
 }
 
-TEST(numbers_read_well)
+TEST(numbers_are_written_as_a_person_would)
 {
     static const struct {
         double      value;
@@ -112,24 +108,17 @@ TEST(numbers_read_well)
     }
 }
 
-/* Above the axis the place goes on in its scale: 3 on an axis from 0 to 2 is half as far again. */
-TEST(a_reach_goes_on_above_the_axis)
+/* 3 on an axis from 0 to 2 is half as far again as 2. */
+TEST(a_reach_continues_the_scale_above_the_axis)
 {
-    ms_axis       a;
-    ms_axis_range s = { 0 };
+    ms_axis a = axis_over(false, 0.0, 2.0, 0.0, 0.5);
 
-    ms_axis_range_add(&s, false, 0.0);
-    ms_axis_range_add(&s, false, 2.0);
-    ms_axis_make(&a, false, s, 0.0, 0.0, 0.5);
     CHECK(fabs(ms_axis_reach(&a, 3.0) - 0.75) <= 1e-12, "%g", ms_axis_reach(&a, 3.0));
     CHECK(ms_axis_place(&a, 3.0) == 0.5 && ms_axis_place(&a, 2.0) == 0.5, "at the edge");
     CHECK(fabs(ms_axis_reach(&a, 1.0) - 0.25) <= 1e-12 && ms_axis_reach(&a, -1.0) == 0.0, "below");
     CHECK(isinf(ms_axis_reach(&a, INFINITY)) && ms_axis_place(&a, INFINITY) == 0.5, "infinite");
     CHECK(isnan(ms_axis_reach(&a, NAN)) && isnan(ms_axis_place(&a, NAN)), "no number");
-    s = (ms_axis_range){ 0 };
-    ms_axis_range_add(&s, true, 1.0);
-    ms_axis_range_add(&s, true, 100.0);
-    ms_axis_make(&a, true, s, 0.0, 0.0, 1.0);
+    a = axis_over(true, 1.0, 100.0, 0.0, 1.0);
     CHECK(fabs(ms_axis_reach(&a, 1e4) - 2.0) <= 1e-9, "%g", ms_axis_reach(&a, 1e4));
     CHECK(ms_axis_reach(&a, 0.0) == 0.0, "has no logarithm");
 }

@@ -1,4 +1,4 @@
-/* bpe_load_test.c - vocabularies in all forms of files, good ones and damaged ones. */
+/* bpe_load_test.c - vocabularies in all file formats, whole and damaged. */
 #define _XOPEN_SOURCE 700 /* setenv, mkdir */
 #include "bpe_rig.h"
 
@@ -26,21 +26,16 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void need_utf8proc(void)
-{
-    if (ms_utf8proc_version() == NULL) SKIP("built without utf8proc");
-}
-
-/* The loaded tables are the rig's, token by token and merge by merge. */
-static void check_loaded(const char *path)
+/* Loads the file; its tokens and merges must be those of `r`. */
+static ms_bpe *load_same(const char *path, const bpe_rig *r)
 {
     ms_error e   = { "" };
     ms_bpe  *bpe = NULL;
     size_t   n;
 
-    CHECK_OK_ERR(&e, ms_bpe_load_sized(&e, path, rig.n + 1, &bpe));
-    for (int id = 0; id < rig.n; id++) {
-        const rig_token *t = &rig.tokens[id];
+    CHECK_OK_ERR(&e, ms_bpe_load_sized(&e, path, r->n + 1, &bpe));
+    for (int id = 0; id < r->n; id++) {
+        const rig_token *t = &r->tokens[id];
         const char      *p = ms_bpe_bytes(bpe, id, &n);
         CHECK(n == (size_t)t->bytes && memcmp(p, t->text, n) == 0, "%s: id %d", path, id);
         if (id >= 256)
@@ -48,15 +43,22 @@ static void check_loaded(const char *path)
                       ms_bpe_pair(bpe, (uint32_t)t->left, (uint32_t)t->right) == (uint32_t)id,
                   "%s: merge of id %d", path, id);
     }
+    return bpe;
+}
+
+static void check_loaded(const char *path)
+{
+    ms_bpe *bpe = load_same(path, &rig);
+    size_t  n;
     CHECK(ms_bpe_pair(bpe, 0, 0) == MS_BPE_NONE, "a merge of bytes that have none");
     CHECK(memcmp(ms_bpe_bytes(bpe, rig.n, &n), "<|endoftext|>", 13) == 0 && n == 13, "the start");
     ms_bpe_free(bpe);
 }
 
-TEST(all_forms_are_the_same)
+TEST(all_formats_give_the_same_vocabulary)
 {
     const char *dir = fresh_dir();
-    need_utf8proc();
+    bpe_rig_need_utf8proc();
     bpe_rig_write_pair(&rig, dir);
     check_loaded(dir);
     check_loaded(path_in(dir, "encoder.json"));
@@ -73,32 +75,17 @@ TEST(all_forms_are_the_same)
     }
 }
 
-/* GPT-2's own, in each of its forms: the merges found are those of vocab.bpe. */
-TEST(gpt2)
+TEST(all_formats_of_gpt2_give_the_merges_of_vocab_bpe)
 {
     static const char *const forms[] = { "gpt2", "gpt2/r50k_base.tiktoken",
                                          "gpt2/gpt2_tokenizer.bin", "gpt2/gpt2_tokenizer_v1.bin" };
     const char              *shared  = check_shared_data_dir();
     bpe_rig                  r;
 
-    need_utf8proc();
+    bpe_rig_need_utf8proc();
     if (!bpe_rig_gpt2(&r)) SKIP("no shared data (set MUSEC_DATA)");
-    for (size_t k = 0; k < COUNT(forms); k++) {
-        ms_error e   = { "" };
-        ms_bpe  *bpe = NULL;
-        size_t   n;
-        CHECK_OK_ERR(&e, ms_bpe_load(&e, path_in(shared, forms[k]), &bpe));
-        for (int id = 0; id < r.n; id++) {
-            const rig_token *t = &r.tokens[id];
-            CHECK(memcmp(ms_bpe_bytes(bpe, id, &n), t->text, (size_t)t->bytes) == 0 &&
-                      n == (size_t)t->bytes,
-                  "%s: id %d", forms[k], id);
-            if (id >= 256)
-                CHECK(bpe->tokens[id].left == t->left && bpe->tokens[id].right == t->right,
-                      "%s: merge of id %d", forms[k], id);
-        }
-        ms_bpe_free(bpe);
-    }
+    for (size_t k = 0; k < COUNT(forms); k++)
+        ms_bpe_free(load_same(path_in(shared, forms[k]), &r));
     bpe_rig_free(&r);
 }
 
@@ -110,11 +97,11 @@ static void expect_failure(const char *path, int n_ids, const char *words)
     ms_bpe  *bpe = NULL;
     CHECK(ms_bpe_load_sized(&e, path, n_ids, &bpe) != MUSEC_OK, "%s: loaded, without %s", path,
           words);
-    CHECK(bpe == NULL, "%s: something is left", path);
+    CHECK(bpe == NULL, "%s: a vocabulary was returned", path);
     CHECK(strstr(e.text, words) != NULL, "no '%s' in: %s", words, e.text);
 }
 
-/* The file with the first `from` in it replaced by `to`; the name must stay. */
+/* Replaces the first `from` in the file by `to`; an empty one stands for its end. */
 static void damage(const char *path, const char *from, const char *to)
 {
     static char  out[65536];
@@ -131,7 +118,7 @@ static void damage(const char *path, const char *from, const char *to)
     free(text);
 }
 
-TEST(damaged_tiktoken)
+TEST(damaged_tiktoken_files_are_refused)
 {
     static const struct {
         const char *from, *to, *words;
@@ -157,7 +144,7 @@ TEST(damaged_tiktoken)
     };
     const char *path = path_in(fresh_dir(), "x.tiktoken");
 
-    need_utf8proc();
+    bpe_rig_need_utf8proc();
     for (size_t k = 0; k < COUNT(cases); k++) {
         bpe_rig_write_tiktoken(&rig, path);
         damage(path, cases[k].from, cases[k].to);
@@ -167,26 +154,25 @@ TEST(damaged_tiktoken)
     bpe_rig_write_tiktoken(&rig, path);
     expect_failure(path, rig.n, "line 296: id 295 is not <|endoftext|>");
     expect_failure(path, rig.n + 2, "id 296 is missing");
-    damage(path, "", "eHl6eHl6 296\n"); /* xyzxyz, which nothing makes */
+    damage(path, "", "eHl6eHl6 296\n"); /* xyzxyz, which no merge makes */
     expect_failure(path, rig.n + 2, "id 296 cannot be made of two lower ids: 6 are the fewest");
     put_file(path, "", 0);
     expect_failure(path, rig.n + 1, "id 0 is missing");
-    bpe_rig_write_tiktoken(&rig, path); /* lines as Windows writes them, and a blank one */
+    bpe_rig_write_tiktoken(&rig, path); /* line ends of Windows, and a blank line */
     damage(path, "/w== 0\n", "/w== 0\r\n\n");
     check_loaded(path);
 }
 
-/* A token twice: no merge can tell the two apart. */
-TEST(same_bytes_twice)
+TEST(two_tokens_with_the_same_bytes_are_refused)
 {
     const char *path = path_in(fresh_dir(), "x.tiktoken");
     char        line[64];
 
-    need_utf8proc();
+    bpe_rig_need_utf8proc();
     CHECK(rig.tokens[256].bytes == 2, "the first merge");
     bpe_rig_write_tiktoken(&rig, path);
     bpe_rig twice = rig;
-    twice.tokens  = calloc((size_t)rig.n + 1, sizeof *twice.tokens);
+    twice.tokens  = check_alloc(((size_t)rig.n + 1) * sizeof *twice.tokens);
     twice.n       = rig.n + 1;
     memcpy(twice.tokens, rig.tokens, (size_t)rig.n * sizeof *twice.tokens);
     twice.tokens[rig.n] = rig.tokens[260];
@@ -196,13 +182,13 @@ TEST(same_bytes_twice)
     free(twice.tokens);
 }
 
-TEST(damaged_bin)
+TEST(damaged_bin_files_are_refused)
 {
     const char *path = path_in(fresh_dir(), "x.bin");
     static blob b;
     int32_t     header[256];
 
-    need_utf8proc();
+    bpe_rig_need_utf8proc();
     bpe_rig_write_bin(&rig, path, 2);
     get_file(path, &b);
     for (size_t n = 0; n < b.n; n += n < 1030 || n + 20 > b.n ? 1 : 97) {
@@ -232,7 +218,7 @@ TEST(damaged_bin)
     expect_failure(path, MS_BPE_IDS, "has 297 ids; GPT-2 has 50257");
 }
 
-TEST(damaged_pair)
+TEST(damaged_encoder_json_and_vocab_bpe_are_refused)
 {
     static const struct {
         const char *file, *from, *to, *words;
@@ -260,7 +246,7 @@ TEST(damaged_pair)
     char       *text, *last;
     size_t      n;
 
-    need_utf8proc();
+    bpe_rig_need_utf8proc();
     for (size_t k = 0; k < COUNT(cases); k++) {
         bpe_rig_write_pair(&rig, dir);
         damage(path_in(dir, cases[k].file), cases[k].from, cases[k].to);
@@ -282,18 +268,18 @@ TEST(damaged_pair)
     expect_failure(path_in(dir, "vocab.bpe"), rig.n + 1, "encoder.json: cannot open");
 }
 
-TEST(paths)
+TEST(vocabularies_are_found_by_path_and_in_the_default_places)
 {
     const char *dir = fresh_dir();
     char        found[MS_PATH_MAX], want[MS_PATH_MAX];
     ms_error    e = { "" };
 
-    need_utf8proc();
+    bpe_rig_need_utf8proc();
     expect_failure(dir, MS_BPE_IDS, "no vocabulary is there");
     expect_failure(path_in(dir, "gone"), MS_BPE_IDS, "No such file");
     put_file(path_in(dir, "x.txt"), "x", 1);
     expect_failure(path_in(dir, "x.txt"), MS_BPE_IDS, "is no vocabulary by its name");
-    put_file(path_in(dir, "my-vocab.bpe"), "x", 1); /* ends like the name of the pair's */
+    put_file(path_in(dir, "my-vocab.bpe"), "x", 1); /* only ends in vocab.bpe */
     expect_failure(path_in(dir, "my-vocab.bpe"), MS_BPE_IDS, "is no vocabulary by its name");
     expect_failure(dir, 256, "257 to 50257 ids, not 256");
     expect_failure(dir, 50258, "257 to 50257 ids, not 50258");
@@ -314,10 +300,10 @@ TEST(paths)
     CHECK(strcmp(found, "any/where") == 0, "%s", found);
     unsetenv("HOME");
     CHECK(ms_bpe_default_path(&e, found) != MUSEC_OK, "no HOME");
-    CHECK(chdir("/") == 0, "chdir"); /* the directory goes away at the end */
+    CHECK(chdir("/") == 0, "chdir"); /* the directory is removed at the end */
 }
 
-TEST(without_utf8proc)
+TEST(a_build_without_utf8proc_names_the_package)
 {
     ms_error e   = { "" };
     ms_bpe  *bpe = NULL;

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/file.h"
 #include "core/rng.h"
+#include "scratch.h"
 
 /* ---- merges ---------------------------------------------------------------------------------- */
 
@@ -59,8 +61,8 @@ int bpe_rig_encode(const bpe_rig *r, const ms_char_classes *classes, const char 
 
 static bpe_rig make(int merges)
 {
-    bpe_rig r = { .room = 256 + merges, .n_pairs = 4 * merges + 16 };
-    r.tokens  = check_alloc((size_t)r.room * sizeof *r.tokens);
+    bpe_rig r = { .capacity = 256 + merges, .n_pairs = 4 * merges + 16 };
+    r.tokens  = check_alloc((size_t)r.capacity * sizeof *r.tokens);
     r.pairs   = check_alloc((size_t)r.n_pairs * sizeof *r.pairs);
     for (int i = 0; i < r.n_pairs; i++)
         r.pairs[i] = -1;
@@ -85,7 +87,7 @@ static void add_merge(bpe_rig *r, int left, int right)
 {
     const rig_token *a = &r->tokens[left], *b = &r->tokens[right];
     rig_token       *t = &r->tokens[r->n];
-    CHECK(r->n < r->room && a->bytes + b->bytes <= RIG_TOKEN_BYTES, "token %d", r->n);
+    CHECK(r->n < r->capacity && a->bytes + b->bytes <= RIG_TOKEN_BYTES, "token %d", r->n);
     t->bytes = a->bytes + b->bytes;
     memcpy(t->text, a->text, (size_t)a->bytes);
     memcpy(t->text + a->bytes, b->text, (size_t)b->bytes);
@@ -100,9 +102,9 @@ bpe_rig bpe_rig_draw(int merges, const char *letters, uint64_t seed)
     const int      n_from = (int)strlen(letters);
     bpe_rig        r      = make(merges);
 
-    for (int byte = 255; byte >= 0; byte--) /* an order of its own */
+    for (int byte = 255; byte >= 0; byte--) /* not GPT-2's order */
         add_byte(&r, byte);
-    for (uint64_t draw = 0; r.n < r.room; draw++) {
+    for (uint64_t draw = 0; r.n < r.capacity; draw++) {
         int           part[2], ids[RIG_TOKEN_BYTES];
         unsigned char both[2 * RIG_TOKEN_BYTES];
         for (int k = 0; k < 2; k++) { /* a letter or a token */
@@ -154,36 +156,35 @@ typedef struct named {
     int  id;
 } named;
 
-static unsigned name_slot(const named *names, unsigned room, const char *name)
+static unsigned name_slot(const named *names, unsigned capacity, const char *name)
 {
     unsigned at = 5381;
     for (const char *c = name; *c != '\0'; c++)
         at = at * 33 + (unsigned char)*c;
-    for (at %= room; names[at].name[0] != '\0' && strcmp(names[at].name, name) != 0;)
-        at = (at + 1) % room;
+    for (at %= capacity; names[at].name[0] != '\0' && strcmp(names[at].name, name) != 0;)
+        at = (at + 1) % capacity;
     return at;
 }
 
-static void add_name(named *names, unsigned room, const rig_token *t, int id)
+static void add_name(named *names, unsigned capacity, const rig_token *t, int id)
 {
     named n = { .id = id };
     put_token(t, n.name);
-    names[name_slot(names, room, n.name)] = n;
+    names[name_slot(names, capacity, n.name)] = n;
 }
 
 bool bpe_rig_gpt2(bpe_rig *out)
 {
     enum { MERGES = 50000, NAMES = 131072 };
     const char *shared = check_shared_data_dir();
-    char        path[512], *text, *line;
+    char       *text, *line;
     size_t      n;
     named      *names;
     bpe_rig     r;
 
-    if (shared == NULL) return false;
-    snprintf(path, sizeof path, "%s/gpt2/vocab.bpe", shared);
-    text = bpe_rig_read(path, &n);
-    if (text == NULL) return false;
+    if (shared == NULL ||
+        ms_file_text(NULL, path_in(shared, "gpt2/vocab.bpe"), INT32_MAX, &text, &n) != MUSEC_OK)
+        return false;
     r     = make(MERGES);
     names = check_alloc(NAMES * sizeof *names);
     for (int pass = 0; pass < 2; pass++)
@@ -220,11 +221,9 @@ static FILE *create(const char *path)
 
 void bpe_rig_write_pair(const bpe_rig *r, const char *dir)
 {
-    char  path[512], name[2 * RIG_TOKEN_BYTES + 1];
-    FILE *f;
+    char  name[2 * RIG_TOKEN_BYTES + 1];
+    FILE *f = create(path_in(dir, "encoder.json"));
 
-    snprintf(path, sizeof path, "%s/encoder.json", dir);
-    f = create(path);
     for (int id = 0; id < r->n; id++) {
         fprintf(f, "%s\"", id == 0 ? "{" : ", ");
         put_token(&r->tokens[id], name);
@@ -234,8 +233,7 @@ void bpe_rig_write_pair(const bpe_rig *r, const char *dir)
     }
     fprintf(f, ", \"<|endoftext|>\": %d}", r->n);
     fclose(f);
-    snprintf(path, sizeof path, "%s/vocab.bpe", dir);
-    f = create(path);
+    f = create(path_in(dir, "vocab.bpe"));
     fprintf(f, "#version: 0.2\n");
     for (int id = 256; id < r->n; id++) {
         put_token(&r->tokens[r->tokens[id].left], name);
@@ -280,41 +278,33 @@ void bpe_rig_write_bin(const bpe_rig *r, const char *path, int version)
     fclose(f);
 }
 
-static char *read_all(FILE *f, size_t *n)
-{
-    size_t room = 1 << 16;
-    char  *text = malloc(room);
-
-    *n = 0;
-    while (text != NULL) {
-        *n += fread(text + *n, 1, room - *n - 1, f);
-        if (feof(f) || ferror(f)) break;
-        room *= 2;
-        char *more = realloc(text, room);
-        if (more == NULL) free(text);
-        text = more;
-    }
-    if (text != NULL) text[*n] = '\0';
-    return text;
-}
-
 char *bpe_rig_read(const char *path, size_t *n)
 {
-    FILE *f = fopen(path, "rb");
-    char *text;
-    if (f == NULL) return NULL;
-    text = read_all(f, n);
-    fclose(f);
-    return text;
+    char *text = NULL;
+    return ms_file_text(NULL, path, INT32_MAX, &text, n) == MUSEC_OK ? text : NULL;
 }
 
 char *bpe_rig_read_program(const char *command, size_t *n)
 {
-    FILE *f = popen(command, "r");
-    char *text;
-    if (f == NULL) return NULL;
-    text = read_all(f, n);
-    if (pclose(f) == 0) return text;
+    FILE  *f        = popen(command, "r");
+    size_t capacity = 1 << 16;
+    char  *text     = check_alloc(capacity);
+
+    *n = 0;
+    while (f != NULL && !feof(f) && !ferror(f)) {
+        *n += fread(text + *n, 1, capacity - *n - 1, f);
+        if (*n + 1 < capacity) continue;
+        capacity *= 2;
+        text = realloc(text, capacity);
+        CHECK(text != NULL, "no memory");
+    }
+    text[*n] = '\0';
+    if (f != NULL && pclose(f) == 0) return text;
     free(text);
     return NULL;
+}
+
+void bpe_rig_need_utf8proc(void)
+{
+    if (ms_utf8proc_version() == NULL) SKIP("built without utf8proc");
 }

@@ -1,7 +1,8 @@
-/* bpe_rig.h - a tokenizer by the definition alone, and small vocabularies in all forms of files.
+/* bpe_rig.h - a reference tokenizer by the definition of BPE, and small vocabularies in all
+ * formats.
  *
- * The oracle shares no code with src/data: it keeps the merges in their order and joins pairs one
- * by one, slowly.  Its vocabulary is drawn (bpe_rig_draw) or GPT-2's own, read from vocab.bpe
+ * The reference shares no code with src/data: it keeps the merges in their order and joins pairs
+ * one by one, slowly.  Its vocabulary is random (bpe_rig_draw) or GPT-2's, read from vocab.bpe
  * (bpe_rig_gpt2). */
 #ifndef MS_TESTS_BPE_RIG_H
 #define MS_TESTS_BPE_RIG_H
@@ -17,32 +18,35 @@ typedef struct rig_token {
 } rig_token;
 
 typedef struct bpe_rig {
-    int        n, room; /* tokens without <|endoftext|>, whose id is n */
+    int        n, capacity; /* tokens without <|endoftext|>, whose id is n */
     rig_token *tokens;
     int        byte_id[256];
-    int       *pairs; /* (n_pairs) ids by a hash of their two parts, -1: free */
+    int       *pairs; /* (n_pairs) hash table of ids by their two parts, -1: free */
     int        n_pairs;
 } bpe_rig;
 
-/* Merges of tokens over the bytes of `letters`, each of which does happen. */
+/* Random merges over the bytes of `letters`; each is used by some text. */
 bpe_rig bpe_rig_draw(int merges, const char *letters, uint64_t seed);
-/* GPT-2's of the shared data; false if that is not here. */
+/* GPT-2's vocabulary from the shared data; false if that is not here. */
 bool bpe_rig_gpt2(bpe_rig *out);
 void bpe_rig_free(bpe_rig *r);
 
-/* What the merges make of one word's bytes; returns the number of ids. */
+/* Merges the bytes of one word; returns the number of ids. */
 int bpe_rig_merge(const bpe_rig *r, const unsigned char *bytes, int n, int *ids);
-/* The same of a text, cut by ms_pretokenize. */
+/* Merges each word of a text, as ms_pretokenize splits it. */
 int bpe_rig_encode(const bpe_rig *r, const ms_char_classes *classes, const char *text, int n,
                    int *ids);
 
-/* The vocabulary as files in `dir`; version of the .bin: 1 or 2. */
+/* Writes the vocabulary as files; version of the .bin: 1 or 2. */
 void bpe_rig_write_pair(const bpe_rig *r, const char *dir);
 void bpe_rig_write_tiktoken(const bpe_rig *r, const char *path);
 void bpe_rig_write_bin(const bpe_rig *r, const char *path, int version);
 
-/* The whole of a file, or of what a program prints ("xz -dc ..."); malloc'ed, NULL if it fails. */
+/* A whole file, or the output of a program ("xz -dc ..."); malloc'ed, NULL if that fails. */
 char *bpe_rig_read(const char *path, size_t *n);
 char *bpe_rig_read_program(const char *command, size_t *n);
+
+/* Skips the running test if this build cannot split texts into words. */
+void bpe_rig_need_utf8proc(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* bpe_test.c - GPT-2's ids against those that others made, the definition of the merges, and what
- * must hold for any bytes. */
+/* bpe_test.c - the BPE tokenizer against GPT-2's ids by other programs, against a reference for any
+ * bytes, on long words and in threads. */
 #include "bpe_rig.h"
 
 #include <jansson.h>
@@ -15,11 +15,12 @@
 typedef struct coder { /* a tokenizer and its cache */
     ms_bpe       *bpe;
     ms_bpe_cache *cache;
+    bpe_rig       rig; /* the reference; { 0 } where there is none */
 } coder;
 
-static coder open_coder(const char *path, int n_ids)
+static coder open_coder(const char *path, int n_ids, bpe_rig rig)
 {
-    coder    c;
+    coder    c = { .rig = rig };
     ms_error e = { "" };
     CHECK_OK_ERR(&e, ms_bpe_load_sized(&e, path, n_ids, &c.bpe));
     CHECK_OK_ERR(&e, ms_bpe_cache_make(&e, c.bpe, &c.cache));
@@ -30,44 +31,38 @@ static void close_coder(coder *c)
 {
     ms_bpe_cache_free(c->cache);
     ms_bpe_free(c->bpe);
-}
-
-static void need_utf8proc(void)
-{
-    if (ms_utf8proc_version() == NULL) SKIP("built without utf8proc");
+    bpe_rig_free(&c->rig);
 }
 
 static const char *shared_path(const char *name)
 {
     const char *shared = check_shared_data_dir();
-    need_utf8proc();
+    bpe_rig_need_utf8proc();
     if (shared == NULL) SKIP("no shared data (set MUSEC_DATA)");
     return path_in(shared, name);
 }
 
-static coder open_gpt2(void) { return open_coder(shared_path("gpt2"), MS_BPE_IDS); }
+static coder open_gpt2(void) { return open_coder(shared_path("gpt2"), MS_BPE_IDS, (bpe_rig){ 0 }); }
 
-/* A drawn vocabulary, through a file. */
-static coder open_drawn(const bpe_rig *r)
+/* A random vocabulary, written to a file and loaded. */
+static coder open_drawn(int merges, const char *letters, uint64_t seed)
 {
-    const char *path;
-    need_utf8proc();
-    path = path_in(check_tmp_dir(), "drawn.tiktoken");
-    bpe_rig_write_tiktoken(r, path);
-    return open_coder(path, r->n + 1);
+    const char *path = tmp_path("drawn.tiktoken");
+    bpe_rig_need_utf8proc();
+    const bpe_rig r = bpe_rig_draw(merges, letters, seed);
+    bpe_rig_write_tiktoken(&r, path);
+    return open_coder(path, r.n + 1, r);
 }
 
 static char *decode(const ms_bpe *bpe, const uint16_t *ids, size_t n, size_t *bytes)
 {
-    size_t room = 1, m;
-    char  *text;
+    size_t all = 1, m;
     for (size_t i = 0; i < n; i++) {
         CHECK(ms_bpe_bytes(bpe, ids[i], &m) != NULL, "id %d", ids[i]);
-        room += m;
+        all += m;
     }
-    text   = malloc(room);
-    *bytes = 0;
-    CHECK(text != NULL, "no memory");
+    char *text = check_alloc(all);
+    *bytes     = 0;
     for (size_t i = 0; i < n; i++) {
         const char *p = ms_bpe_bytes(bpe, ids[i], &m);
         memcpy(text + *bytes, p, m);
@@ -90,18 +85,16 @@ static size_t from_hex(const char *hex, char *out)
 
 static void check_case(const coder *c, const json_t *row)
 {
-    const char   *kind = json_string_value(json_object_get(row, "kind"));
-    const char   *name = json_string_value(json_object_get(row, "id"));
-    const char   *hex  = json_string_value(json_object_get(row, "hex"));
-    const json_t *want = json_object_get(row, "ids");
-    const size_t  n    = json_array_size(want);
-    char         *text = malloc(strlen(hex) / 2 + 1), *back;
-    size_t        bytes, got, m;
-    uint16_t     *ids;
+    const char   *kind  = json_string_value(json_object_get(row, "kind"));
+    const char   *name  = json_string_value(json_object_get(row, "id"));
+    const char   *hex   = json_string_value(json_object_get(row, "hex"));
+    const json_t *want  = json_object_get(row, "ids");
+    const size_t  n     = json_array_size(want);
+    char         *text  = check_alloc(strlen(hex) / 2 + 1);
+    const size_t  bytes = from_hex(hex, text);
+    uint16_t     *ids   = check_alloc((ms_bpe_max_ids(bytes) + n) * sizeof *ids);
+    size_t        got   = n, m;
 
-    bytes = from_hex(hex, text);
-    ids   = calloc(ms_bpe_max_ids(bytes) + n, sizeof *ids);
-    got   = n;
     if (strcmp(kind, "decode") == 0)
         for (size_t i = 0; i < n; i++)
             ids[i] = (uint16_t)json_integer_value(json_array_get(want, i));
@@ -112,14 +105,14 @@ static void check_case(const coder *c, const json_t *row)
     for (size_t i = 0; i < n; i++)
         CHECK(ids[i] == json_integer_value(json_array_get(want, i)), "%s: id %zu is %d", name, i,
               ids[i]);
-    back = decode(c->bpe, ids, n, &m);
+    char *back = decode(c->bpe, ids, n, &m);
     CHECK(m == bytes && memcmp(back, text, m) == 0, "%s: decoded", name);
     free(back);
     free(ids);
     free(text);
 }
 
-TEST(fixtures)
+TEST(fixtures_have_the_ids_of_other_programs)
 {
     const char *path = shared_path("bpe-fixtures.jsonl");
     FILE       *f    = fopen(path, "rb");
@@ -142,7 +135,8 @@ TEST(fixtures)
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* Documents end with the separator; each becomes 50256 and its ids.  Returns the ids' number. */
+/* Each document ends with the separator and becomes 50256 and its ids.  Returns the number of
+ * ids. */
 static size_t encode_documents(const coder *c, const char *text, size_t bytes, uint16_t *ids)
 {
     static const char separator[] = "\n<|endoftext|>\n";
@@ -159,14 +153,12 @@ static size_t encode_documents(const coder *c, const char *text, size_t bytes, u
     return n;
 }
 
-/* A text of the shared data, packed or not; NULL if it cannot be had. */
+/* A text of the shared data, compressed or not; NULL if it cannot be read. */
 static char *read_shared_text(const char *name, size_t *bytes)
 {
-    char  path[2048], command[2200];
-    char *text;
+    const char *path = path_in(path_in(check_shared_data_dir(), "text"), name);
+    char        command[2200], *text = bpe_rig_read(path, bytes);
 
-    snprintf(path, sizeof path, "%s/text/%s", check_shared_data_dir(), name);
-    text = bpe_rig_read(path, bytes);
     if (text != NULL) return text;
     snprintf(command, sizeof command, "xz -dcq '%s.xz' 2>/dev/null", path);
     return bpe_rig_read_program(command, bytes);
@@ -186,9 +178,8 @@ static void check_text(const coder *c, const char *name, long tokens, const char
         SKIP_PART("%s: no such file, or no xz", name);
         return;
     }
-    ids = malloc(2 * ms_bpe_max_ids(bytes) * sizeof *ids);
-    CHECK(ids != NULL, "no memory");
-    n = encode_documents(c, text, bytes, ids);
+    ids = check_alloc(2 * ms_bpe_max_ids(bytes) * sizeof *ids);
+    n   = encode_documents(c, text, bytes, ids);
     CHECK(n == (size_t)tokens, "%s: %zu tokens, not %ld", name, n, tokens);
     ms_sha256_init(&sum);
     ms_sha256_add(&sum, ids, n * sizeof *ids);
@@ -204,7 +195,7 @@ static void check_text(const coder *c, const char *name, long tokens, const char
     free(text);
 }
 
-TEST(whole_texts)
+TEST(whole_texts_have_the_sums_of_other_programs)
 {
     FILE *f = fopen(shared_path("text/expected-tokens.tsv"), "rb");
     char  line[1024];
@@ -245,12 +236,12 @@ static size_t put_utf8(uint32_t c, char *out)
     return (size_t)n;
 }
 
-/* Some bytes, of kinds that differ: any, letters and blanks, characters, pieces of text with
- * damage, one letter again and again. */
-static size_t draw_bytes(uint64_t key, char *out, size_t room)
+/* Random bytes of one of six kinds: any, letters and blanks, characters, characters with damage,
+ * mostly one letter, special tokens whole and cut. */
+static size_t draw_bytes(uint64_t key, char *out, size_t capacity)
 {
     static const char letters[] = "aaaeeett    \n\tnosrhld'.,-=0123THE";
-    const uint64_t    kind = ms_rand_u64(key, 0) % 6, want = ms_rand_u64(key, 1) % (room - 4);
+    const uint64_t    kind = ms_rand_u64(key, 0) % 6, want = ms_rand_u64(key, 1) % (capacity - 4);
     size_t            n = 0;
     for (uint64_t i = 2; n < want; i++) {
         const uint64_t bits = ms_rand_u64(key, i);
@@ -272,86 +263,77 @@ static size_t draw_bytes(uint64_t key, char *out, size_t room)
     return n;
 }
 
-/* Ids of the coder against those of the oracle, and back to the bytes. */
-static void check_random(const coder *c, const bpe_rig *r, int times, uint64_t seed)
-{
-    enum { ROOM = 400 };
-    char drawn[ROOM];
-    int  want[ROOM];
+enum { TEXT_BYTES = 400 };
 
-    for (int k = 0; k < times; k++) {
-        const size_t n    = draw_bytes(ms_rand_key(seed + (uint64_t)k, "bpe_test"), drawn, ROOM);
-        char        *text = malloc(n + (n == 0)), *back; /* no byte more: sanitizers see to it */
-        uint16_t    *ids  = malloc(ms_bpe_max_ids(n) * sizeof *ids);
-        size_t       n_ids, bytes;
-        CHECK(text != NULL && ids != NULL, "no memory");
-        memcpy(text, drawn, n);
-        n_ids = ms_bpe_encode(c->bpe, c->cache, text, n, false, ids);
-        back  = decode(c->bpe, ids, n_ids, &bytes);
-        CHECK(bytes == n && memcmp(back, text, n) == 0, "text %d does not come back", k);
-        const int n_want = bpe_rig_encode(r, &c->bpe->classes, text, (int)n, want);
-        CHECK(n_ids == (size_t)n_want, "text %d: %zu ids, not %d", k, n_ids, n_want);
-        for (int i = 0; i < n_want; i++)
-            CHECK(ids[i] == want[i], "text %d: id %d is %d, not %d", k, i, ids[i], want[i]);
-        free(back);
-        free(ids);
-        free(text);
-    }
+/* The ids of a text must be those of the reference, and decode to the text. */
+static void check_ids(const coder *c, const char *bytes, size_t n, int number)
+{
+    char     *text = check_alloc(n); /* exactly as long, so that sanitizers see reads beyond it */
+    uint16_t *ids  = check_alloc(ms_bpe_max_ids(n) * sizeof *ids);
+    int       want[TEXT_BYTES];
+    size_t    decoded;
+    memcpy(text, bytes, n);
+    const size_t n_ids  = ms_bpe_encode(c->bpe, c->cache, text, n, false, ids);
+    const int    n_want = bpe_rig_encode(&c->rig, &c->bpe->classes, text, (int)n, want);
+    char        *back   = decode(c->bpe, ids, n_ids, &decoded);
+    CHECK(decoded == n && memcmp(back, text, n) == 0, "text %d is not decoded", number);
+    CHECK(n_ids == (size_t)n_want, "text %d: %zu ids, not %d", number, n_ids, n_want);
+    for (int i = 0; i < n_want; i++)
+        CHECK(ids[i] == want[i], "text %d: id %d is %d, not %d", number, i, ids[i], want[i]);
+    free(back), free(ids), free(text);
 }
 
-TEST(random_texts_of_gpt2)
+static void check_random(const coder *c, int times, uint64_t seed)
+{
+    char text[TEXT_BYTES];
+    for (int k = 0; k < times; k++)
+        check_ids(c, text,
+                  draw_bytes(ms_rand_key(seed + (uint64_t)k, "bpe_test"), text, TEXT_BYTES), k);
+}
+
+TEST(random_texts_have_the_references_ids_of_gpt2)
 {
     bpe_rig r;
-    coder   c;
     if (!bpe_rig_gpt2(&r)) SKIP("no shared data (set MUSEC_DATA)");
-    c = open_gpt2();
-    check_random(&c, &r, 10000, 1);
+    coder c = open_gpt2();
+    c.rig   = r;
+    check_random(&c, 10000, 1);
     close_coder(&c);
-    bpe_rig_free(&r);
 }
 
-/* Vocabularies of few letters: long chains of merges, much stepping back. */
-TEST(random_texts_of_drawn_vocabularies)
+/* Vocabularies of few letters give long chains of merges and much backtracking. */
+TEST(random_texts_have_the_references_ids_of_small_vocabularies)
 {
     static const char *const letters[] = { "a", "ab", "aet ", " aeost'n0",
                                            "\xC3\xA9\xE2\x82\xAC e" };
     for (size_t k = 0; k < 20; k++) {
         const int merges = k % 5 == 0 ? 10 : 12 << k % 5;
-        bpe_rig   r      = bpe_rig_draw(merges, letters[k % COUNT(letters)], k);
-        coder     c      = open_drawn(&r);
+        coder     c      = open_drawn(merges, letters[k % COUNT(letters)], k);
         char      text[300];
-        uint16_t  ids[301];
-        int       want[300];
-        check_random(&c, &r, 100, 1000 * k);
+        check_random(&c, 100, 1000 * k);
         for (uint64_t i = 0; i < 200; i++) { /* one long word of the letters themselves */
             const uint64_t key = ms_rand_key(1000 * k + i, "word");
             const int      n   = (int)(ms_rand_u64(key, 0) % 300);
             const size_t   m   = strlen(letters[k % COUNT(letters)]);
             for (int j = 0; j < n; j++)
                 text[j] = letters[k % COUNT(letters)][ms_rand_u64(key, 1 + (uint64_t)j) % m];
-            const int n_want = bpe_rig_encode(&r, &c.bpe->classes, text, n, want);
-            CHECK(ms_bpe_encode(c.bpe, c.cache, text, (size_t)n, false, ids) == (size_t)n_want,
-                  "vocabulary %zu, word %d", k, (int)i);
-            for (int j = 0; j < n_want; j++)
-                CHECK(ids[j] == want[j], "vocabulary %zu, word %d: id %d", k, (int)i, j);
+            check_ids(&c, text, (size_t)n, (int)(1000 * k + i));
         }
         close_coder(&c);
-        bpe_rig_free(&r);
     }
 }
 
-TEST(special_text)
+TEST(endoftext_is_one_id_only_where_it_is_special)
 {
-    bpe_rig  r = bpe_rig_draw(20, "endoftx<|>", 3);
-    coder    c = open_drawn(&r);
-    uint16_t ids[64], start = (uint16_t)r.n;
+    coder    c = open_drawn(20, "endoftx<|>", 3);
+    uint16_t ids[64], start = (uint16_t)c.rig.n;
     size_t   n, bytes;
 
     n = ms_bpe_encode(c.bpe, c.cache, "<|endoftext|>", 13, true, ids);
     CHECK(n == 1 && ids[0] == start, "%zu ids", n);
     n = ms_bpe_encode(c.bpe, c.cache, "a<|endoftext|><|endoftext|>b <|endoftext", 40, true, ids);
-    CHECK(ids[0] == r.byte_id['a'] && ids[1] == start && ids[2] == start &&
-              ids[3] == r.byte_id['b'],
+    CHECK(ids[0] == c.rig.byte_id['a'] && ids[1] == start && ids[2] == start &&
+              ids[3] == c.rig.byte_id['b'],
           "around it");
     for (size_t i = 4; i < n; i++)
         CHECK(ids[i] != start, "a piece of it is text");
@@ -365,64 +347,57 @@ TEST(special_text)
     CHECK(ms_bpe_bytes(c.bpe, -1, &bytes) == NULL && bytes == 0, "id -1");
     CHECK(ms_bpe_bytes(c.bpe, start + 1, &bytes) == NULL && bytes == 0, "one beyond");
     close_coder(&c);
-    bpe_rig_free(&r);
 }
 
-/* What stands on the two sides of a bad byte is encoded as if it stood alone. */
-TEST(bad_bytes_stand_alone)
+TEST(texts_around_an_invalid_byte_are_encoded_separately)
 {
-    enum { ROOM = 60 };
-    bpe_rig r = bpe_rig_draw(60, "aet \n", 4);
-    coder   c = open_drawn(&r);
+    enum { SIDE = 60 };
+    coder c = open_drawn(60, "aet \n", 4);
 
     for (uint64_t k = 0; k < 500; k++) {
         static const unsigned char bad[] = { 0x80, 0xBF, 0xC0, 0xC1, 0xF5, 0xFF, 0xE2, 0xF0 };
-        char                       text[2 * ROOM + 1];
-        uint16_t                   ids[2 * ROOM + 2], side[2 * ROOM + 2];
+        char                       text[2 * SIDE + 1];
+        uint16_t                   ids[2 * SIDE + 2], side[2 * SIDE + 2];
         size_t                     n[2], at = 0, want = 0;
         for (size_t s = 0; s < 2; s++) {
             const uint64_t key = ms_rand_key(2 * k + s, "sides");
-            n[s]               = ms_rand_u64(key, 0) % ROOM;
+            n[s]               = ms_rand_u64(key, 0) % SIDE;
             for (size_t i = 0; i < n[s]; i++)
                 text[at++] = "aet  \n"[ms_rand_u64(key, i + 1) % 6];
             if (s == 0) text[at++] = (char)bad[k % sizeof bad];
         }
         const size_t got = ms_bpe_encode(c.bpe, c.cache, text, at, false, ids);
         want             = ms_bpe_encode(c.bpe, c.cache, text, n[0], false, side);
-        side[want++]     = (uint16_t)r.byte_id[bad[k % sizeof bad]];
+        side[want++]     = (uint16_t)c.rig.byte_id[bad[k % sizeof bad]];
         want += ms_bpe_encode(c.bpe, c.cache, text + n[0] + 1, n[1], false, side + want);
         CHECK(got == want && memcmp(ids, side, want * sizeof *ids) == 0, "text %d", (int)k);
     }
     close_coder(&c);
-    bpe_rig_free(&r);
 }
 
 /* ---- long words, threads --------------------------------------------------------------------- */
 
-/* A megabyte in one word: as much as by pieces would take seconds if time grew with the square. */
-TEST(long_words)
+/* If time grew with the square of the length, a word of a megabyte would take hours. */
+TEST(words_of_a_megabyte_are_encoded_and_decoded)
 {
     enum { N = 1 << 20 };
     static const char *const of[] = { "a", " ", "ab", "-", "aaaaaaab", "0", "\xC3\xA9" };
-    bpe_rig                  r    = bpe_rig_draw(300, "ab -0\xC3\xA9", 5);
-    coder                    c    = open_drawn(&r);
-    char                    *text = malloc(N), *back;
-    uint16_t                *ids  = malloc(ms_bpe_max_ids(N) * sizeof *ids);
+    coder                    c    = open_drawn(300, "ab -0\xC3\xA9", 5);
+    char                    *text = check_alloc(N), *back;
+    uint16_t                *ids  = check_alloc(ms_bpe_max_ids(N) * sizeof *ids);
     size_t                   n, bytes;
 
-    CHECK(text != NULL && ids != NULL, "no memory");
     for (size_t k = 0; k < COUNT(of); k++) {
         for (size_t i = 0; i < N; i++)
             text[i] = of[k][i % strlen(of[k])];
         n    = ms_bpe_encode(c.bpe, c.cache, text, N, false, ids);
         back = decode(c.bpe, ids, n, &bytes);
-        CHECK(bytes == N && memcmp(back, text, N) == 0, "'%s' does not come back", of[k]);
+        CHECK(bytes == N && memcmp(back, text, N) == 0, "'%s' is not decoded", of[k]);
         free(back);
     }
     free(ids);
     free(text);
     close_coder(&c);
-    bpe_rig_free(&r);
 }
 
 typedef struct job {
@@ -444,12 +419,11 @@ static void *encode_job(void *arg)
     return NULL;
 }
 
-TEST(many_threads)
+TEST(threads_share_a_vocabulary)
 {
     enum { THREADS = 8, N = 100000 };
-    bpe_rig   r    = bpe_rig_draw(500, " aeostn", 6);
-    coder     c    = open_drawn(&r);
-    char     *text = malloc(N);
+    coder     c    = open_drawn(500, " aeostn", 6);
+    char     *text = check_alloc(N);
     pthread_t thread[THREADS];
     job       jobs[THREADS];
 
@@ -457,19 +431,17 @@ TEST(many_threads)
         text[i] = " aeostn"[ms_rand_u64(6, i) % 7];
     for (int k = 0; k < THREADS; k++) {
         jobs[k]     = (job){ .bpe = c.bpe, .text = text, .bytes = N };
-        jobs[k].ids = malloc(ms_bpe_max_ids(N) * sizeof *jobs[k].ids);
+        jobs[k].ids = check_alloc(ms_bpe_max_ids(N) * sizeof *jobs[k].ids);
         CHECK(pthread_create(&thread[k], NULL, encode_job, &jobs[k]) == 0, "thread %d", k);
     }
     for (int k = 0; k < THREADS; k++)
         pthread_join(thread[k], NULL);
-    for (int k = 0; k < THREADS; k++) {
+    for (int k = 0; k < THREADS; k++)
         CHECK(jobs[k].n > 0 && jobs[k].n == jobs[0].n &&
                   memcmp(jobs[k].ids, jobs[0].ids, jobs[0].n * sizeof *jobs[0].ids) == 0,
               "thread %d has other ids", k);
-    }
     for (int k = 0; k < THREADS; k++)
         free(jobs[k].ids);
     free(text);
     close_coder(&c);
-    bpe_rig_free(&r);
 }

@@ -1,4 +1,4 @@
-/* bytes_test.c - texts and the tokens that they become. */
+/* bytes_test.c - texts as tokens of the byte tokenizer. */
 #include "check.h"
 
 #include <stdio.h>
@@ -10,14 +10,19 @@
 
 #define SEP "\n<|endoftext|>\n"
 
+static uint16_t *encode(const char *text, size_t bytes, int64_t *n)
+{
+    uint16_t *tokens = NULL;
+    ms_error  e;
+    CHECK_OK_ERR(&e, ms_bytes_encode(&e, text, bytes, &tokens, n));
+    return tokens;
+}
+
 /* In `want` a '|' is the start id, everything else a byte. */
 static void expect(const char *text, size_t bytes, const char *want)
 {
-    uint16_t *tokens = NULL;
     int64_t   n      = 0;
-    ms_error  e;
-
-    CHECK_OK_ERR(&e, ms_bytes_encode(&e, text, bytes, &tokens, &n));
+    uint16_t *tokens = encode(text, bytes, &n);
     CHECK(n == (int64_t)strlen(want), "'%s': %lld tokens", want, (long long)n);
     for (int64_t i = 0; i < n; i++) {
         const int id = want[i] == '|' ? MS_BYTES_START : (unsigned char)want[i];
@@ -26,7 +31,7 @@ static void expect(const char *text, size_t bytes, const char *want)
     free(tokens);
 }
 
-TEST(documents_are_cut)
+TEST(separators_end_documents)
 {
     static const struct {
         const char *text, *want;
@@ -42,7 +47,7 @@ TEST(documents_are_cut)
         { SEP "a", "||a" },
         { "ab" SEP "\n", "|ab|\n" },
         { "a\n\n" SEP "\nb", "|a\n\n|\nb" },
-        /* what is no separator: it needs both line ends, and none is used twice */
+        /* no separators: they need both line ends, and none is used twice */
         { "<~endoftext~>\n", "|<~endoftext~>\n" },
         { "a\n<~endoftext~>", "|a\n<~endoftext~>" },
         { "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n", "|\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n" },
@@ -52,8 +57,8 @@ TEST(documents_are_cut)
         expect(cases[c].text, strlen(cases[c].text), cases[c].want);
 }
 
-/* Texts that hold '|' themselves: lengths and ids by hand. */
-TEST(near_separators_stay)
+/* These texts contain '|' themselves, so expect() cannot compare them. */
+TEST(texts_that_are_nearly_separators_are_kept)
 {
     static const char *const cases[] = {
         "<|endoftext|>\n",    "a\n<|endoftext|>",    "a\n<|endoftext|> \nb",
@@ -62,55 +67,46 @@ TEST(near_separators_stay)
 
     for (size_t c = 0; c < COUNT(cases); c++) {
         const size_t bytes  = strlen(cases[c]);
-        uint16_t    *tokens = NULL;
         int64_t      n      = 0;
-        ms_error     e;
-        CHECK_OK_ERR(&e, ms_bytes_encode(&e, cases[c], bytes, &tokens, &n));
+        uint16_t    *tokens = encode(cases[c], bytes, &n);
         CHECK(n == (int64_t)bytes + 1 && tokens[0] == MS_BYTES_START, "case %zu: %lld", c,
               (long long)n);
         for (size_t i = 0; i < bytes; i++)
             CHECK(tokens[i + 1] == (unsigned char)cases[c][i], "case %zu, byte %zu", c, i);
         free(tokens);
     }
-    {
-        static const char shared[] = "a\n<|endoftext|>\n<|endoftext|>\nb"; /* one, then the rest */
-        uint16_t         *tokens   = NULL;
-        int64_t           n        = 0;
-        ms_error          e;
-        CHECK_OK_ERR(&e, ms_bytes_encode(&e, shared, sizeof shared - 1, &tokens, &n));
-        CHECK(n == 2 + 1 + 15 && tokens[2] == MS_BYTES_START && tokens[3] == '<', "%lld",
-              (long long)n);
-        free(tokens);
-    }
 }
 
-TEST(all_bytes_pass)
+TEST(one_line_end_belongs_to_one_separator)
 {
-    char      text[256];
-    uint16_t *tokens = NULL;
-    int64_t   n      = 0;
-    ms_error  e;
+    static const char text[] = "a\n<|endoftext|>\n<|endoftext|>\nb";
+    int64_t           n      = 0;
+    uint16_t         *tokens = encode(text, sizeof text - 1, &n);
+    CHECK(n == 2 + 1 + 15 && tokens[2] == MS_BYTES_START && tokens[3] == '<', "%lld", (long long)n);
+    free(tokens);
+}
+
+TEST(every_byte_is_its_own_token)
+{
+    char    text[256];
+    int64_t n = 0;
 
     for (int i = 0; i < 256; i++)
         text[i] = (char)i;
-    CHECK_OK_ERR(&e, ms_bytes_encode(&e, text, sizeof text, &tokens, &n));
+    uint16_t *tokens = encode(text, sizeof text, &n);
     CHECK(n == 257, "%lld tokens", (long long)n);
     for (int i = 0; i < 256; i++)
         CHECK(tokens[i + 1] == i, "byte %d is %u", i, tokens[i + 1]);
     free(tokens);
 }
 
-/* Random documents, joined and taken apart again. */
-TEST(documents_come_back)
+TEST(joined_random_documents_are_separated_again)
 {
-
     for (uint64_t round = 0; round < 200; round++) {
         char      text[4096];
-        size_t    bytes  = 0, starts[17], lengths[17];
-        const int docs   = 1 + (int)(ms_rand_u64(round, 0) % 16);
-        uint16_t *tokens = NULL;
+        size_t    bytes = 0, starts[17], lengths[17];
+        const int docs  = 1 + (int)(ms_rand_u64(round, 0) % 16);
         int64_t   n = 0, at = 0;
-        ms_error  e;
         for (int d = 0; d < docs; d++) {
             starts[d]  = bytes;
             lengths[d] = (size_t)(ms_rand_u64(round, 1000 + (uint64_t)d) % 200);
@@ -119,7 +115,7 @@ TEST(documents_come_back)
             for (size_t i = 0; i < sizeof SEP - 1; i++)
                 text[bytes++] = SEP[i];
         }
-        CHECK_OK_ERR(&e, ms_bytes_encode(&e, text, bytes, &tokens, &n));
+        uint16_t *tokens = encode(text, bytes, &n);
         for (int d = 0; d < docs; d++) {
             CHECK(at < n && tokens[at] == MS_BYTES_START, "document %d of round %llu", d,
                   (unsigned long long)round);

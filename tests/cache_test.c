@@ -1,4 +1,4 @@
-/* cache_test.c - what is kept comes back as it was, or not at all. */
+/* cache_test.c - entries of the cache are read back as they were saved, or not at all. */
 #define _POSIX_C_SOURCE 200809L /* setenv */
 #include "check.h"
 
@@ -28,51 +28,45 @@ static bool is_empty(const char *name)
     return none && data == NULL && n == 0;
 }
 
-TEST(what_is_kept_comes_back)
+TEST(saved_entries_are_read_back)
 {
     static const char bytes[] = "any\0bytes\xff at all";
-    char              dir[MS_PATH_MAX];
-    snprintf(dir, sizeof dir, "%s/a/b", fresh_dir());
-    setenv("MUSEC_CACHE", dir, 1);
-    CHECK(is_empty("one"), "there is something before anything was kept");
+    setenv("MUSEC_CACHE", path_in(fresh_dir(), "a/b"), 1);
+    CHECK(is_empty("one"), "there is an entry before anything was saved");
     ms_cache_save("one", bytes, sizeof bytes);
     ms_cache_save("none", "", 0);
-    CHECK(holds("one", bytes, sizeof bytes) && holds("none", "", 0), "it is not what was kept");
+    CHECK(holds("one", bytes, sizeof bytes) && holds("none", "", 0), "it is not what was saved");
     ms_cache_save("one", "other", 5);
-    CHECK(holds("one", "other", 5), "it is the old one");
+    CHECK(holds("one", "other", 5), "it is the old entry");
 }
 
-TEST(what_is_damaged_is_not_there)
+TEST(damaged_entries_are_not_found)
 {
-    const char *dir = fresh_dir();
-    char        path[MS_PATH_MAX];
+    const char *dir = fresh_dir(), *path = path_in(dir, "one");
     setenv("MUSEC_CACHE", dir, 1);
-    snprintf(path, sizeof path, "%s/one", dir);
     for (long at = 0; at < 64 + 8; at++) {
         ms_cache_save("one", "12345678", 8);
         FILE     *f = fopen(path, "r+b");
         const int c = f == NULL || fseek(f, at, SEEK_SET) != 0 ? EOF : fgetc(f);
         CHECK(c != EOF && fseek(f, at, SEEK_SET) == 0 && fputc(c ^ 1, f) != EOF, "byte %ld", at);
         fclose(f);
-        CHECK(is_empty("one"), "byte %ld is another, and no one saw it", at);
+        CHECK(is_empty("one"), "a change of byte %ld was not detected", at);
         CHECK(truncate(path, at) == 0 && is_empty("one"), "cut to %ld bytes", at);
     }
 }
 
-TEST(it_lies_where_it_is_said)
+TEST(environment_says_where_the_cache_is)
 {
-    char dir[MS_PATH_MAX], path[MS_PATH_MAX + 64];
-    snprintf(dir, sizeof dir, "%s", fresh_dir());
+    const char *dir = fresh_dir(), *path = path_in(dir, "musec/one");
     unsetenv("MUSEC_CACHE");
     setenv("XDG_CACHE_HOME", dir, 1);
     ms_cache_save("one", "x", 1);
-    snprintf(path, sizeof path, "%s/musec/one", dir);
     CHECK(access(path, R_OK) == 0, "%s is not there", path);
     unsetenv("XDG_CACHE_HOME");
     setenv("HOME", dir, 1);
     CHECK(is_empty("one"), "found elsewhere");
     ms_cache_save("one", "y", 1);
-    snprintf(path, sizeof path, "%s/.cache/musec/one", dir);
+    path = path_in(dir, ".cache/musec/one");
     CHECK(access(path, R_OK) == 0 && holds("one", "y", 1), "%s is not there", path);
     for (int i = 0; i < 2; i++) {
         setenv("MUSEC_CACHE", i == 0 ? "off" : "", 1);
@@ -81,12 +75,12 @@ TEST(it_lies_where_it_is_said)
         unsetenv("MUSEC_CACHE");
         CHECK(is_empty("two"), "written although it is off");
     }
-    setenv("MUSEC_CACHE", "/proc/no/such/place", 1); /* nothing can be kept: nothing happens */
+    setenv("MUSEC_CACHE", "/proc/no/such/place", 1); /* cannot be written: no error */
     ms_cache_save("one", "y", 1);
-    CHECK(is_empty("one"), "kept nowhere");
+    CHECK(is_empty("one"), "found without a directory");
 }
 
-TEST(names_are_tame)
+TEST(names_of_entries_are_plain_file_names)
 {
     char name[MS_CACHE_NAME];
     ms_cache_name(name, "gemm %s %d.%d", "NVIDIA H200/../x", 13, 1);

@@ -1,4 +1,4 @@
-/* catalog_test.c - the program's own list of data sets, and ranges of files written out. */
+/* catalog_test.c - the built-in list of data sets, and ranges in names of files. */
 #include "check.h"
 
 #include <string.h>
@@ -30,7 +30,7 @@ static const ms_catalog_set *find(const char *name)
     return set;
 }
 
-TEST(own_list_is_whole)
+TEST(built_in_list_has_every_set_and_file)
 {
     static const struct {
         const char     *name;
@@ -63,7 +63,7 @@ TEST(own_list_is_whole)
     }
 }
 
-TEST(ranges_are_written_out)
+TEST(ranges_expand_to_names_and_addresses)
 {
     const ms_catalog_set *set = find("openwebtext");
     CHECK_OK_ERR(&error, ms_catalog_expand(&error, set, 1, 78, NULL, 0, &file));
@@ -71,7 +71,7 @@ TEST(ranges_are_written_out)
     CHECK(file.n_urls == 2 && strstr(file.urls[0], "/train-00078-of-00080.parquet") != NULL &&
               strstr(file.urls[1], "/train/0078.parquet") != NULL,
           "%s", file.urls[1]);
-    CHECK(file.bytes == -1 && file.sha256 == NULL, "known from where?");
+    CHECK(file.bytes == -1 && file.sha256 == NULL, "a checksum that the list does not have");
 }
 
 TEST(known_files_have_checksums)
@@ -104,7 +104,7 @@ TEST(mirrors_come_first)
               refused[i]);
 }
 
-TEST(wrong_ranges_are_refused)
+TEST(malformed_ranges_are_refused)
 {
     static const char *const names[] = { "f{1..}",   "f{..2}",  "f{2..1}", "f{1..2",
                                          "f1..2}",   "f{a..b}", "f{}",     "f{1..2}{1..2}",

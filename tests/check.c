@@ -36,48 +36,36 @@ static int         n_skipped_tests, n_skipped_parts;
 static const char *only_kind;
 static bool        device_skipped; /* by the body that is running */
 
-static void print_reason(const char *fmt, va_list args)
+void check_print_skipped(const char *fmt, ...)
 {
-    char text[512];
+    char    text[512];
+    va_list args;
+    va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
     print_message("skipped: %s\n", text);
 }
 
-static _Noreturn void end_as_skipped(const char *file, int line)
+_Noreturn void check_end_skipped(const char *file, int line)
 {
     n_skipped_tests++;
     _skip(file, line); /* jumps out of the test, which cmocka does not declare */
     abort();
 }
 
-void check_skip(const char *file, int line, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    print_reason(fmt, args);
-    va_end(args);
-    end_as_skipped(file, line);
-}
+void check_count_skipped_part(void) { n_skipped_parts++; }
 
-void check_skip_part(const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    print_reason(fmt, args);
-    va_end(args);
-    n_skipped_parts++;
-}
-
-void check_skip_device(const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    print_reason(fmt, args);
-    va_end(args);
-    device_skipped = true;
-}
+void check_skip_device(void) { device_skipped = true; }
 
 void check_only(const char *kind) { only_kind = kind; }
+
+ms_device *check_open(const char *device)
+{
+    ms_device *d = NULL;
+    char       why[256];
+    CHECK(musec_ctx_create_why(&d, device, why, sizeof why) == MUSEC_OK, "%s", why);
+    return d;
+}
 
 ms_device *check_open_cuda(void)
 {
@@ -190,12 +178,13 @@ void check_each_device(const char *name, void (*body)(ms_device *dev))
             body(dev);
             musec_ctx_destroy(dev);
         } else {
-            check_skip_device("%s on %s: %s", name, kind, why);
+            check_print_skipped("%s on %s: %s", name, kind, why);
+            device_skipped = true;
         }
         n_skipped += device_skipped;
     }
     if (n_kinds == 0) SKIP("%s on %s: this build has no such device", name, only_kind);
-    if (n_skipped == n_kinds) end_as_skipped(__FILE__, __LINE__);
+    if (n_skipped == n_kinds) check_end_skipped(__FILE__, __LINE__);
     n_skipped_parts += n_skipped;
 }
 

@@ -13,7 +13,7 @@
 #ifndef MS_TESTS_CHECK_H
 #define MS_TESTS_CHECK_H
 
-/* cmocka wants these before it */
+/* cmocka.h needs these before it */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,16 +29,8 @@
         if (!(cond)) check_failed(__FILE__, __LINE__, #cond, __VA_ARGS__); \
     } while (0)
 
-/* The call must return MUSEC_OK; otherwise the device's error message is shown. */
-#define CHECK_OK(dev, call)                                                                \
-    do {                                                                                   \
-        const musec_status check_st = (call);                                              \
-        if (check_st != MUSEC_OK)                                                          \
-            check_failed(__FILE__, __LINE__, #call, "%s: %s", musec_status_name(check_st), \
-                         (dev)->error.text);                                               \
-    } while (0)
-
-/* CHECK_OK for functions that write their message to an ms_error. */
+/* The call must return MUSEC_OK; otherwise the message in the device or the ms_error is shown. */
+#define CHECK_OK(dev, call) CHECK_OK_ERR(&(dev)->error, call)
 #define CHECK_OK_ERR(err, call)                                                            \
     do {                                                                                   \
         const musec_status check_st = (call);                                              \
@@ -78,11 +70,11 @@
     }
 
 /* Ends the running test, which counts as skipped; the arguments give the reason. */
-#define SKIP(...) check_skip(__FILE__, __LINE__, __VA_ARGS__)
+#define SKIP(...) (check_print_skipped(__VA_ARGS__), check_end_skipped(__FILE__, __LINE__))
 
 /* Counts one part of the running test (a case, a file, a format) as skipped.  The test goes on, and
  * counts as passed as well if the rest of it passes. */
-#define SKIP_PART(...) check_skip_part(__VA_ARGS__)
+#define SKIP_PART(...) (check_print_skipped(__VA_ARGS__), check_count_skipped_part())
 
 /* TEST_EACH_DEVICE(name, dev) { ... } is a test that runs its body on every device of this build
  * that can be opened here, `dev` being an ms_device *.  A device that cannot be opened counts as a
@@ -93,10 +85,11 @@
     static void name##_on(ms_device *dev)
 
 /* In the body of TEST_EACH_DEVICE: the test does not apply to this device. */
-#define SKIP_DEVICE(...)                \
-    do {                                \
-        check_skip_device(__VA_ARGS__); \
-        return;                         \
+#define SKIP_DEVICE(...)                  \
+    do {                                  \
+        check_print_skipped(__VA_ARGS__); \
+        check_skip_device();              \
+        return;                           \
     } while (0)
 
 /* Runs the statement that follows for each dtype up to `last` that the device supports, in the
@@ -109,9 +102,10 @@ _Noreturn void check_failed(const char *file, int line, const char *cond, const 
     MS_PRINTF(4, 5);
 void           check_register(const char *name, void (*body)(void), CMFixtureFunction tear_down);
 void           check_register_group(CMFixtureFunction set_up, CMFixtureFunction tear_down);
-_Noreturn void check_skip(const char *file, int line, const char *fmt, ...) MS_PRINTF(3, 4);
-void           check_skip_part(const char *fmt, ...) MS_PRINTF(1, 2);
-void           check_skip_device(const char *fmt, ...) MS_PRINTF(1, 2);
+void           check_print_skipped(const char *fmt, ...) MS_PRINTF(1, 2);
+_Noreturn void check_end_skipped(const char *file, int line);
+void           check_count_skipped_part(void);
+void           check_skip_device(void);
 void           check_each_device(const char *name, void (*body)(ms_device *dev));
 
 /* Runs the registered tests as the environment says and returns the exit status. */
@@ -120,10 +114,13 @@ int check_main(void);
 /* Restricts TEST_EACH_DEVICE to one kind of device. */
 void check_only(const char *kind);
 
+/* Opens a context on a device, or fails the running test. */
+ms_device *check_open(const char *device);
+
 /* Opens a context on a GPU; where there is none, skips the running test with the reason. */
 ms_device *check_open_cuda(void);
 
-/* MUSEC_TEST_CASES: of so many cases one is to be run; 1 unless set. */
+/* MUSEC_TEST_CASES: one of this many cases is to be run; 1 unless set. */
 uint64_t check_one_in(void);
 
 /* True if the next case is one to run: the first is, and then one in MUSEC_TEST_CASES. */

@@ -1,4 +1,5 @@
-/* checkpoint_test.c - checkpoints that are written, damaged in every byte, interrupted, refused. */
+/* checkpoint_test.c - checkpoints that are written, damaged in every byte, interrupted or
+ * refused. */
 #define _XOPEN_SOURCE 700
 #include "check.h"
 
@@ -32,7 +33,7 @@ typedef enum trouble {
 } trouble;
 
 typedef struct run {
-    int     fill; /* what the files hold */
+    int     fill; /* every byte of the model; the optimizer's are one more */
     size_t  bytes;
     trouble trouble;
 } run;
@@ -126,7 +127,7 @@ static void expect_damaged(const char *checkpoint, const char *file, const char 
           file, words, e.text);
 }
 
-/* All names below a directory, with the sums of the files, as one sum. */
+/* Adds all names below a directory and the sums of the files. */
 static void add_tree(ms_sha256 *s, const char *dir, int depth)
 {
     struct dirent **list;
@@ -177,14 +178,17 @@ static bool exists(const char *dir, const char *name)
     return access(path_in(dir, name), F_OK) == 0;
 }
 
+static void make_dir(const char *path) { CHECK(mkdir(path, 0777) == 0, "%s", path); }
+
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-TEST(written_and_read_back)
+TEST(checkpoints_are_read_back_as_written)
 {
     const char   *dir = fresh_dir();
     ms_error      e;
     ms_checkpoint c;
-    char          warning[1024], sum[MS_SHA256_HEX], path[600];
+    char          warning[1024], sum[MS_SHA256_HEX];
+    const char   *path = path_in(dir, STEP_3);
     json_t       *j;
 
     CHECK_OK_ERR(&e, ms_checkpoint_newest(&e, dir, &c, warning)); /* none yet */
@@ -193,12 +197,11 @@ TEST(written_and_read_back)
     expect_newest(dir, 3, 'a', NULL);
     CHECK(count_entries(dir) == 1 && count_entries(path_in(dir, "checkpoint")) == 1, "entries");
     CHECK(count_entries(path_in(dir, STEP_3)) == 3, "files");
-    snprintf(path, sizeof path, "%s/" STEP_3 "//", dir);
-    CHECK_OK_ERR(&e, ms_checkpoint_open(&e, path, &c));
+    CHECK_OK_ERR(&e, ms_checkpoint_open(&e, path_in(path, "/"), &c));
     expect_state(&c, 3);
     ms_checkpoint_close(&c);
 
-    j = json_load_file(path_in(path, "state.json"), 0, NULL); /* as others will read it */
+    j = json_load_file(path_in(path, "state.json"), 0, NULL);
     CHECK(json_object_size(j) == 3 && json_object_size(json_object_get(j, "files")) == 2, "keys");
     for (int i = 0; i < 2; i++) {
         const json_t *said = json_object_get(json_object_get(j, "files"), files[i]);
@@ -208,8 +211,7 @@ TEST(written_and_read_back)
     }
     json_decref(j);
 
-    snprintf(path, sizeof path, "%s/" STEP_3, dir); /* a copy may have any name */
-    CHECK(rename(path, path_in(dir, "best")) == 0, "rename");
+    CHECK(rename(path, path_in(dir, "best")) == 0, "rename"); /* a copy may have any name */
     CHECK_OK_ERR(&e, ms_checkpoint_open(&e, path_in(dir, "best"), &c));
     expect_state(&c, 3);
     ms_checkpoint_close(&c);
@@ -217,42 +219,41 @@ TEST(written_and_read_back)
 
 TEST(every_flipped_byte_is_found)
 {
-    const char *dir = fresh_dir();
-    char        checkpoint[600];
+    const char *dir = fresh_dir(), *checkpoint = path_in(dir, STEP_3);
 
     save_ok(dir, 3, 'a', 0);
-    snprintf(checkpoint, sizeof checkpoint, "%s/" STEP_3, dir);
     for (size_t f = 0; f < COUNT(files); f++) {
-        blob b;
-        get_file(path_in(checkpoint, files[f]), &b);
+        const char *path = path_in(checkpoint, files[f]);
+        blob        b;
+        get_file(path, &b);
         for (size_t i = 0; i < b.n; i++) {
             for (unsigned bit = 0; bit <= 8; bit++) {
-                const unsigned char mask = bit < 8 ? 1u << bit : '\n' ^ ' '; /* equal to JSON */
+                const unsigned char mask = bit < 8 ? 1u << bit : '\n' ^ ' '; /* the same to JSON */
                 b.p[i] ^= mask;
-                put_file(path_in(checkpoint, files[f]), b.p, b.n);
+                put_file(path, b.p, b.n);
                 expect_damaged(checkpoint, files[f], "damaged");
                 b.p[i] ^= mask;
             }
         }
         for (size_t cut = 0; cut < b.n; cut++) {
-            put_file(path_in(checkpoint, files[f]), b.p, cut);
+            put_file(path, b.p, cut);
             expect_damaged(checkpoint, files[f], "damaged");
         }
         b.p[b.n] = '\n';
-        put_file(path_in(checkpoint, files[f]), b.p, b.n + 1);
+        put_file(path, b.p, b.n + 1);
         expect_damaged(checkpoint, files[f], "damaged");
-        CHECK(remove(path_in(checkpoint, files[f])) == 0, "remove");
+        CHECK(remove(path) == 0, "remove");
         expect_damaged(checkpoint, files[f], "No such file");
-        CHECK(mkdir(path_in(checkpoint, files[f]), 0777) == 0, "mkdir");
+        make_dir(path);
         expect_damaged(checkpoint, files[f], "Is a directory");
-        CHECK(rmdir(path_in(checkpoint, files[f])) == 0, "rmdir");
-        put_file(path_in(checkpoint, files[f]), b.p, b.n);
+        CHECK(rmdir(path) == 0, "rmdir");
+        put_file(path, b.p, b.n);
     }
     expect_newest(dir, 3, 'a', NULL);
 }
 
-/* state.json with a right sum over a wrong content. */
-TEST(states_that_say_nothing)
+/* The sum in state.json is right here. */
+TEST(states_with_wrong_content_are_refused)
 {
 #define FILES                                                                 \
     "\"files\": {\"model.safetensors\": {\"bytes\": 40, \"sha256\": \"@\"}, " \
@@ -261,7 +262,7 @@ TEST(states_that_say_nothing)
         const char *text, *file, *words;
     } cases[] = {
         { "[", "state.json", "no JSON object" },
-        { "{\"a\": ", "state.json", "no \"step\"" }, /* the sum is its value */
+        { "{\"a\": ", "state.json", "no \"step\"" }, /* its value is the sum */
         { "{\"state\": 3, ", "state.json", "no \"step\"" },
         { "{\"state\": {}, ", "state.json", "no \"step\"" },
         { "{\"state\": {\"step\": -3}, ", "state.json", "no \"step\"" },
@@ -287,11 +288,10 @@ TEST(states_that_say_nothing)
           "no JSON object" },
         { "{\"state\": {\"step\": 3}, " FILES ", ", NULL, NULL },
     };
-    const char *dir = fresh_dir();
-    char        checkpoint[600], sum[3][MS_SHA256_HEX];
+    const char *dir = fresh_dir(), *checkpoint = path_in(dir, STEP_3);
+    char        sum[3][MS_SHA256_HEX];
 
     save_ok(dir, 3, 'a', 0);
-    snprintf(checkpoint, sizeof checkpoint, "%s/" STEP_3, dir);
     for (int i = 0; i < 2; i++)
         CHECK(ms_sha256_file(NULL, path_in(checkpoint, files[i]), sum[i]) == MUSEC_OK, "sum");
     for (size_t c = 0; c < COUNT(cases); c++) {
@@ -333,39 +333,36 @@ static void damage(const char *checkpoint, const char *file)
     put_file(path_in(checkpoint, file), b.p, b.n);
 }
 
-TEST(damaged_ones_are_passed_over)
+TEST(damaged_checkpoints_are_skipped)
 {
     const char   *dir = fresh_dir();
-    char          step3[600], step6[600], warning[1024];
+    char          warning[1024];
     ms_error      e = { "" };
     ms_checkpoint c;
 
-    snprintf(step3, sizeof step3, "%s/" STEP_3, dir);
-    snprintf(step6, sizeof step6, "%s/" STEP_6, dir);
     save_ok(dir, 3, 'a', 0);
     save_ok(dir, 6, 'b', 0);
     expect_newest(dir, 6, 'b', NULL);
-    CHECK(mkdir(path_in(dir, "checkpoint/step_9"), 0777) == 0, "mkdir"); /* not one of ours */
-    CHECK(mkdir(path_in(dir, "checkpoint/step_00000009x"), 0777) == 0, "mkdir");
-    CHECK(mkdir(path_in(dir, "checkpoint/step_99999999999999999999"), 0777) == 0, "mkdir");
-    CHECK(mkdir(path_in(dir, "checkpoint/.step_00000009.part.-1"), 0777) == 0, "mkdir");
+    make_dir(path_in(dir, "checkpoint/step_9")); /* no names of checkpoints */
+    make_dir(path_in(dir, "checkpoint/step_00000009x"));
+    make_dir(path_in(dir, "checkpoint/step_99999999999999999999"));
+    make_dir(path_in(dir, "checkpoint/.step_00000009.part.-1"));
     expect_newest(dir, 6, 'b', NULL);
-    CHECK(mkdir(path_in(dir, "checkpoint/step_123456789"), 0777) == 0, "mkdir");
+    make_dir(path_in(dir, "checkpoint/step_123456789"));
     expect_newest(dir, 6, 'b', "step_123456789/state.json");
-    damage(step6, "optim.safetensors");
+    damage(path_in(dir, STEP_6), "optim.safetensors");
     expect_newest(dir, 3, 'a', "2 damaged, going back to step_00000003");
-    damage(step3, "state.json");
+    damage(path_in(dir, STEP_3), "state.json");
     CHECK(ms_checkpoint_newest(&e, dir, &c, warning) != MUSEC_OK, "opened");
     CHECK(c.step == -1 && c.state == NULL && warning[0] == '\0', "%s", warning);
     CHECK(strstr(e.text, "step_123456789/state.json: ") && strstr(e.text, "of 3 checkpoints"), "%s",
           e.text);
-    CHECK(ms_checkpoint_newest(NULL, dir, &c, warning) != MUSEC_OK, "nobody listens");
+    CHECK(ms_checkpoint_newest(NULL, dir, &c, warning) != MUSEC_OK, "opened without an ms_error");
 }
 
-TEST(the_newest_are_kept)
+TEST(keep_removes_all_but_the_newest)
 {
     const char *dir = fresh_dir();
-    char        step9[600];
 
     for (int64_t step = 1; step <= 4; step++)
         save_ok(dir, step, 'a', 2);
@@ -373,13 +370,12 @@ TEST(the_newest_are_kept)
     CHECK(exists(dir, STEP_3) && exists(dir, "checkpoint/step_00000004"), "the newest");
     save_ok(dir, 9, 'b', 0);
     CHECK(count_entries(path_in(dir, "checkpoint")) == 3, "0 keeps all");
-    /* a damaged later one is not what a run that went on from before it lives by */
-    snprintf(step9, sizeof step9, "%s/checkpoint/step_00000009", dir);
-    damage(step9, "model.safetensors");
+    /* A run that went on from before a damaged checkpoint does not count it among the newest. */
+    damage(path_in(dir, "checkpoint/step_00000009"), "model.safetensors");
     save_ok(dir, 6, 'c', 1);
     CHECK(count_entries(path_in(dir, "checkpoint")) == 2, "entries");
     expect_newest(dir, 6, 'c', "step_00000009/model.safetensors: damaged");
-    save_ok(dir, 9, 'd', 1); /* in the place of the damaged one */
+    save_ok(dir, 9, 'd', 1); /* replaces the damaged one */
     CHECK(count_entries(path_in(dir, "checkpoint")) == 1, "entries");
     expect_newest(dir, 9, 'd', NULL);
 }
@@ -399,40 +395,39 @@ static const char *numbered(const char *dir, const char *name, long pid)
     return path_in(dir, full);
 }
 
-TEST(what_the_dead_left_is_cleared_up)
+TEST(parts_of_dead_processes_are_removed_or_restored)
 {
     const char *dir  = fresh_dir();
     const long  gone = (long)ended_process(), own = (long)getpid();
 
     save_ok(dir, 3, 'a', 0);
-    CHECK(mkdir(numbered(dir, "checkpoint/.step_00000009.part.", gone), 0777) == 0, "mkdir");
+    make_dir(numbered(dir, "checkpoint/.step_00000009.part.", gone));
     put_file(path_in(numbered(dir, "checkpoint/.step_00000009.part.", gone), "model"), "x", 1);
-    CHECK(mkdir(numbered(dir, "checkpoint/.step_00000006.part.", own), 0777) == 0, "mkdir");
-    CHECK(mkdir(numbered(dir, "checkpoint/.step_00000009.part.", (long)getppid()), 0777) == 0,
-          "mkdir");
+    make_dir(numbered(dir, "checkpoint/.step_00000006.part.", own));
+    make_dir(numbered(dir, "checkpoint/.step_00000009.part.", (long)getppid()));
     expect_newest(dir, 3, 'a', NULL);
     save_ok(dir, 6, 'b', 0);
     CHECK(count_entries(path_in(dir, "checkpoint")) == 3, "entries");
     CHECK(access(numbered(dir, "checkpoint/.step_00000009.part.", (long)getppid()), F_OK) == 0,
-          "what the living are writing is gone");
+          "the part of a process that runs was removed");
     expect_newest(dir, 6, 'b', NULL);
 
-    /* stopped between the two renamings of a replacement: nothing is lost */
+    /* a process that died between the two renamings of a replacement */
     CHECK(rename(path_in(dir, STEP_6), numbered(dir, "checkpoint/.step_00000006.old.", gone)) == 0,
           "rename");
     expect_newest(dir, 6, 'b', NULL);
     save_ok(dir, 3, 'c', 0);
-    CHECK(exists(dir, STEP_6), "it has no name");
+    CHECK(exists(dir, STEP_6), "it does not have its name again");
     expect_newest(dir, 6, 'b', NULL);
-    /* stopped after them */
-    CHECK(mkdir(numbered(dir, "checkpoint/.step_00000006.old.", gone), 0777) == 0, "mkdir");
+    /* a process that died after them */
+    make_dir(numbered(dir, "checkpoint/.step_00000006.old.", gone));
     expect_newest(dir, 6, 'b', NULL);
     save_ok(dir, 7, 'd', 0);
     CHECK(access(numbered(dir, "checkpoint/.step_00000006.old.", gone), F_OK) != 0, "left");
     expect_newest(dir, 7, 'd', NULL);
 }
 
-TEST(killed_while_writing)
+TEST(a_run_killed_while_writing_keeps_its_last_checkpoint)
 {
     const char *dir = fresh_dir();
     int         how = 0;
@@ -452,7 +447,7 @@ TEST(killed_while_writing)
     expect_newest(dir, 6, 'c', NULL);
 }
 
-TEST(a_failure_leaves_all_as_it_was)
+TEST(failed_writes_change_nothing)
 {
     static const struct {
         trouble     trouble;
@@ -463,7 +458,7 @@ TEST(a_failure_leaves_all_as_it_was)
         { OPTIM_WRITES_NOTHING, "optim.safetensors: cannot open (No such file" },
     };
 
-    for (int first = 0; first < 2; first++) { /* with checkpoints, and without any yet */
+    for (int first = 0; first < 2; first++) { /* with two checkpoints, and without any */
         const char *dir = fresh_dir();
         char        before[MS_SHA256_HEX];
         if (first == 0) save_ok(dir, 3, 'a', 0);
@@ -482,7 +477,7 @@ TEST(a_failure_leaves_all_as_it_was)
 }
 
 /* A limit on the size of files stands for a full disk. */
-TEST(no_room)
+TEST(a_full_disk_changes_nothing)
 {
     const char   *dir = fresh_dir();
     struct rlimit old, low;
@@ -496,7 +491,7 @@ TEST(no_room)
     for (low.rlim_cur = 0; low.rlim_cur <= 10000; low.rlim_cur += 100) {
         ms_error     e = { "" };
         musec_status st;
-        const size_t bytes = low.rlim_cur < 300 ? 40 : 10001; /* state.json alone has no room */
+        const size_t bytes = low.rlim_cur < 300 ? 40 : 10001; /* only state.json is too large */
         CHECK(setrlimit(RLIMIT_FSIZE, &low) == 0, "setrlimit");
         st = save(&e, dir, 6, (run){ .fill = 'b', .bytes = bytes }, 1);
         CHECK(setrlimit(RLIMIT_FSIZE, &old) == 0, "setrlimit");
@@ -509,7 +504,7 @@ TEST(no_room)
     expect_newest(dir, 6, 'b', NULL);
 }
 
-TEST(places_that_cannot_be_written)
+TEST(unwritable_paths_and_wrong_arguments_are_refused)
 {
     const char                *dir    = fresh_dir();
     const ms_checkpoint_writer writer = { write_model, write_optim, NULL };

@@ -1,8 +1,10 @@
-/* compare_test.c - runs sorted into problems, methods and settings, and questions about them. */
+/* compare_test.c - runs sorted into problems, methods and settings, and queries about them. */
+#define _POSIX_C_SOURCE 200809L /* strtok_r */
 #include "report/compare.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
@@ -10,26 +12,54 @@
 #include "scratch.h"
 
 static struct { /* the runs of the last test */
-    char       root[256];
-    ms_runset  set;
-    ms_compare c;
+    const char *root;
+    ms_runset   set;
+    ms_compare  c;
 } s;
+
+static const fake usual = { .optimizer = "muon", .lr = 0.1, .loss = 3.0 };
+
+/* Adds a run: its optimizer, then words with blanks in between, which are diverged, idle, old, lr=X
+ * (0.1 unless given), loss=X (3) or other fields of its config. */
+static void add(const char *text)
+{
+    fake f = usual;
+    char words[FAKE_SETTINGS], *rest = NULL;
+    snprintf(words, sizeof words, "%s", text);
+    f.optimizer = strtok_r(words, " ", &rest);
+    for (char *word; (word = strtok_r(NULL, " ", &rest)) != NULL;) {
+        const size_t n    = strlen(f.more);
+        const bool   rate = strncmp(word, "lr=", 3) == 0, loss = strncmp(word, "loss=", 5) == 0;
+        f.diverged |= strcmp(word, "diverged") == 0;
+        f.idle |= strcmp(word, "idle") == 0;
+        f.old |= strcmp(word, "old") == 0;
+        if (rate) f.lr = strtod(word + 3, NULL);
+        if (loss) f.loss = strtod(word + 5, NULL);
+        if (!rate && !loss && strchr(word, '=') != NULL)
+            snprintf(f.more + n, sizeof f.more - n, "%s%s", n > 0 ? " " : "", word);
+    }
+    fake_run(s.root, &f);
+}
 
 static void begin(void)
 {
     fake_free(&s.set, &s.c);
-    snprintf(s.root, sizeof s.root, "%s", fresh_dir());
-}
-
-static void add(const char *optimizer, double lr, double loss, const char *more)
-{
-    fake f = { .optimizer = optimizer, .lr = lr, .loss = loss, .diverged = isinf(loss) };
-    if (f.diverged) f.loss = 3.0;
-    snprintf(f.more, sizeof f.more, "%s", more);
-    fake_run(s.root, &f);
+    s.root = fresh_dir();
 }
 
 static void sort(void) { fake_read(s.root, &s.set, &s.c); }
+
+static void make(const char *const *runs, size_t n)
+{
+    begin();
+    for (size_t i = 0; i < n; i++)
+        add(runs[i]);
+    sort();
+}
+
+/* Sorts these runs in place of the last ones. */
+#define MAKE(...) \
+    make((const char *const[]){ __VA_ARGS__ }, COUNT(((const char *const[]){ __VA_ARGS__ })))
 
 static bool has_note(const char *words)
 {
@@ -48,41 +78,29 @@ static void check_labels(const char *const *labels, size_t n)
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
-TEST(optimizer_options_and_seed_are_not_the_problem)
+/* An empty field is one that is not there. */
+TEST(optimizer_options_and_seeds_make_no_problems)
 {
-    begin();
-    add("muon", 0.1, 3.0, "");
-    add("muon", 0.1, 3.0, "seed=1 tokenizer="); /* empty: as if it were not there */
-    add("muon", 0.2, 3.0, "weight_decay=0.5 nesterov=yes");
-    add("soft-musec", 0.1, 3.0, "threshold=2 ns_mode=exact");
-    add("adam", 0.001, 3.0, "device=cpu keep=3 checkpoint_every=7 val_every=2 report_every=3");
-    sort();
+    MAKE("muon", "muon seed=1 tokenizer=", "muon lr=0.2 weight_decay=0.5 nesterov=yes",
+         "soft-musec threshold=2 ns_mode=exact",
+         "adam lr=0.001 device=cpu keep=3 checkpoint_every=7 val_every=2 report_every=3");
     CHECK(s.c.n_problems == 1 && s.set.n_notes == 0, "%zu problems", s.c.n_problems);
     CHECK(strcmp(s.c.problems[0].label, "pico, fineweb") == 0, "%s", s.c.problems[0].label);
     CHECK(strcmp(s.c.problems[0].set, "fineweb") == 0, "%s", s.c.problems[0].set);
 }
 
-TEST(sets_and_presets_are_problems)
+TEST(data_sets_and_presets_make_problems)
 {
-    begin();
-    add("muon", 0.1, 3.0, "preset=nano width=256");
-    add("muon", 0.1, 3.0, "data=data/c4");
-    add("muon", 0.1, 3.0, "");
-    sort();
+    MAKE("muon preset=nano width=256", "muon data=data/c4", "muon");
     CHECK(s.c.n_problems == 3 && s.set.n_notes == 0, "%zu problems", s.c.n_problems);
     CHECK(strcmp(s.c.problems[0].label, "nano, fineweb") == 0, "%s", s.c.problems[0].label);
     CHECK(strcmp(s.c.problems[1].label, "pico, c4") == 0, "%s", s.c.problems[1].label);
     CHECK(strcmp(s.c.problems[2].label, "pico, fineweb") == 0, "%s", s.c.problems[2].label);
 }
 
-/* Told apart by as many fields as it takes, and noted. */
-TEST(other_differences_are_told)
+TEST(other_differences_are_in_the_label_and_noted)
 {
-    begin();
-    add("muon", 0.1, 3.0, "");
-    add("muon", 0.1, 3.0, "steps=200");
-    add("soft-musec", 0.1, 3.0, "steps=200 qk_norm=no");
-    sort();
+    MAKE("muon", "muon steps=200", "soft-musec steps=200 qk_norm=no");
     CHECK(s.c.n_problems == 3, "%zu problems", s.c.n_problems);
     for (size_t i = 0; i < 3; i++) {
         const char *label = s.c.problems[i].label;
@@ -97,19 +115,15 @@ TEST(other_differences_are_told)
     CHECK(has_note("no comparison") && s.set.n_notes == 2, "%zu notes", s.set.n_notes);
 }
 
-/* The same last part of another path is another set. */
-TEST(paths_with_one_name_are_told_apart)
+TEST(data_sets_of_one_name_and_different_paths_are_two_problems)
 {
-    begin();
-    add("muon", 0.1, 3.0, "data=old/fineweb");
-    add("muon", 0.1, 3.0, "data=new/fineweb");
-    sort();
+    MAKE("muon data=old/fineweb", "muon data=new/fineweb");
     CHECK(s.c.n_problems == 2 && has_note("differ in data"), "%zu", s.c.n_problems);
     CHECK(strcmp(s.c.problems[0].label, "pico, fineweb, data new/fineweb") == 0, "%s",
           s.c.problems[0].label);
 }
 
-TEST(sets_are_called_by_their_last_part)
+TEST(data_sets_are_named_by_the_last_part_of_their_path)
 {
     static const struct {
         const char *data, *set;
@@ -125,7 +139,7 @@ TEST(sets_are_called_by_their_last_part)
         { "a/fineweb=0.5;b/c4=1.5", "fineweb + c4" },
         { "a/fineweb;b/c4/;c/owt=3", "fineweb + c4 + owt" },
         { "lang=en/fineweb", "fineweb" }, /* no number behind the '=' */
-        { "a/lang=en", "lang=en" },       /* likewise */
+        { "a/lang=en", "lang=en" },       /* nor here */
         { "a/lang=en=2", "lang=en" },
         { "lang=en/x;b/c4=2", "x + c4" },
         { "a/x=", "x=" },
@@ -133,11 +147,9 @@ TEST(sets_are_called_by_their_last_part)
         { "", "" },
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        char more[FAKE_SETTINGS];
-        begin();
-        snprintf(more, sizeof more, "data=%s", cases[i].data);
-        add("muon", 0.1, 3.0, more);
-        sort();
+        char text[FAKE_SETTINGS];
+        snprintf(text, sizeof text, "muon data=%s", cases[i].data);
+        MAKE(text);
         CHECK(strcmp(s.c.problems[0].set, cases[i].set) == 0, "%s: \"%s\" is not \"%s\"",
               cases[i].data, s.c.problems[0].set, cases[i].set);
     }
@@ -145,18 +157,11 @@ TEST(sets_are_called_by_their_last_part)
 
 /* ---- methods --------------------------------------------------------------------------------- */
 
-TEST(methods_are_in_the_registry_s_order)
+TEST(methods_are_in_the_order_of_the_registry)
 {
     static const char *const labels[] = { "Soft Musec", "Muon",  "MuonClip",
                                           "SPECTRA",    "AdamW", "unknown" };
-    begin();
-    add("unknown", 0.1, 3.0, "");
-    add("adamw", 0.1, 3.0, "");
-    add("spectra", 0.1, 3.0, "");
-    add("muonclip", 0.1, 3.0, "");
-    add("muon", 0.1, 3.0, "");
-    add("soft-musec", 0.1, 3.0, "");
-    sort();
+    MAKE("unknown", "adamw", "spectra", "muonclip", "muon", "soft-musec");
     check_labels(labels, COUNT(labels));
     for (size_t i = 0; i < s.c.n_methods; i++) {
         const ms_method *m = &s.c.methods[i];
@@ -167,20 +172,13 @@ TEST(methods_are_in_the_registry_s_order)
     CHECK(ms_compare_plain(&s.c, "adam") == s.c.n_methods, "adam is not there");
 }
 
-TEST(variants_are_called_by_what_differs)
+TEST(variants_are_named_by_the_options_that_differ)
 {
     static const char *const labels[] = { "Soft Musec",           "Soft Musec, K=3",
                                           "Soft Musec, exact",    "Muon",
                                           "MuonClip, qk_tau 100", "MuonClip, qk_tau 30" };
-    begin();
-    add("soft-musec", 0.1, 3.0, "");
-    add("soft-musec", 0.1, 3.0, "ns_mode=exact");
-    add("soft-musec", 0.1, 3.0, "ns_iters=3");
-    add("muon", 0.1, 3.0, "");
-    add("muonclip", 0.1, 3.0, "qk_tau=30");
-    add("muonclip", 0.2, 3.0, "qk_tau=30");
-    add("muonclip", 0.1, 3.0, "qk_tau=100");
-    sort();
+    MAKE("soft-musec", "soft-musec ns_mode=exact", "soft-musec ns_iters=3", "muon",
+         "muonclip qk_tau=30", "muonclip lr=0.2 qk_tau=30", "muonclip qk_tau=100");
     check_labels(labels, COUNT(labels));
     CHECK(!s.c.methods[0].variant && s.c.methods[1].variant && s.c.methods[2].variant, "variants");
     CHECK(s.c.methods[1].style.dash != 0 && s.c.methods[2].style.dash != s.c.methods[1].style.dash,
@@ -190,28 +188,20 @@ TEST(variants_are_called_by_what_differs)
     CHECK(ms_compare_plain(&s.c, "muonclip") == 5, "the one with the most runs");
 }
 
-/* What differs between problems alone is no variant: each has its own rule. */
-TEST(options_that_go_with_the_problem_are_no_variants)
+TEST(options_that_differ_between_problems_alone_make_no_variants)
 {
     static const char *const labels[] = { "MuonClip" };
-    begin();
-    add("muonclip", 0.1, 3.0, "qk_tau=30");
-    add("muonclip", 0.1, 3.0, "qk_tau=100 preset=small");
-    sort();
+    MAKE("muonclip qk_tau=30", "muonclip qk_tau=100 preset=small");
     check_labels(labels, COUNT(labels));
 }
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
-TEST(seeds_make_a_setting)
+/* Muon does not read the threshold. */
+TEST(a_setting_holds_the_runs_of_all_seeds)
 {
-    begin();
-    add("muon", 0.1, 3.5, "seed=10 threshold=1"); /* Muon has no threshold */
-    add("muon", 0.1, 3.0, "seed=2");
-    add("muon", 0.1, 2.5, "seed=1");
-    add("muon", 0.1, INFINITY, "seed=3");
-    add("muon", 0.2, INFINITY, "");
-    sort();
+    MAKE("muon loss=3.5 seed=10 threshold=1", "muon seed=2", "muon loss=2.5 seed=1",
+         "muon diverged seed=3", "muon lr=0.2 diverged");
     CHECK(s.c.n_settings == 2, "%zu settings", s.c.n_settings);
     const ms_setting *a = &s.c.settings[0], *b = &s.c.settings[1];
     CHECK(a->n == 4 && a->diverged == 1 && isnan(a->threshold), "%zu runs", a->n);
@@ -222,17 +212,16 @@ TEST(seeds_make_a_setting)
     CHECK(b->n == 1 && b->diverged == 1 && isnan(b->loss) && isnan(b->low), "all diverged");
 }
 
-/* Runs of one seed that differ in what does not matter are one: that which measured more. */
-TEST(a_seed_counts_once)
+/* Of two runs with the same seed and settings the one that measured more counts. */
+TEST(each_seed_of_a_setting_counts_once)
 {
+    fake f      = usual;
+    f.no_groups = true;
+    snprintf(f.more, sizeof f.more, "report_every=0");
     begin();
-    fake f = {
-        .optimizer = "muon", .lr = 0.1, .loss = 3.0, .more = "report_every=0", .no_groups = true
-    };
-
     fake_run(s.root, &f);
-    add("muon", 0.1, 3.0, "report_every=10");
-    add("muon", 0.1, 4.0, "seed=1");
+    add("muon report_every=10");
+    add("muon loss=4 seed=1");
     sort();
     CHECK(s.c.n_settings == 1 && s.c.settings[0].n == 2, "%zu runs", s.c.settings[0].n);
     CHECK(fabs(s.c.settings[0].loss - 3.5) <= 1e-12, "%g", s.c.settings[0].loss);
@@ -241,17 +230,11 @@ TEST(a_seed_counts_once)
     CHECK(s.set.n_notes == 1 && has_note("it counts once"), "%zu notes", s.set.n_notes);
 }
 
-TEST(settings_are_sorted_by_number)
+TEST(settings_are_sorted_by_rate_decay_and_threshold)
 {
     static const double thresholds[] = { 0.05, 0.5, 10.0 };
-    begin();
-    add("spectra", 0.1, 3.0, "threshold=10");
-    add("spectra", 0.1, 3.0, "threshold=rms:2");
-    add("spectra", 0.1, 3.0, "threshold=0.05");
-    add("spectra", 0.1, 3.0, "threshold=0.5");
-    add("spectra", 0.05, 3.0, "");
-    add("spectra", 0.1, 3.0, "threshold=10 weight_decay=qk=1,vo=1");
-    sort();
+    MAKE("spectra threshold=10", "spectra threshold=rms:2", "spectra threshold=0.05",
+         "spectra threshold=0.5", "spectra lr=0.05", "spectra threshold=10 weight_decay=qk=1,vo=1");
     CHECK(s.c.n_settings == 6 && s.c.settings[0].lr == 0.05, "%zu settings", s.c.n_settings);
     for (size_t i = 0; i < COUNT(thresholds); i++)
         CHECK(s.c.settings[1 + i].threshold == thresholds[i], "%g", s.c.settings[1 + i].threshold);
@@ -261,33 +244,28 @@ TEST(settings_are_sorted_by_number)
           s.c.settings[5].threshold_text);
 }
 
-TEST(rates_are_merged_and_ascending)
+TEST(rates_are_ascending_and_rounding_errors_are_merged)
 {
-    begin();
-    add("muon", 0.5, 3.0, "");
-    add("muon", 0.2 * 0.05, 3.0, "");
-    add("soft-musec", 0.01, 3.0, "");
-    add("soft-musec", 0.1, 3.0, "");
-    sort();
+    MAKE("muon lr=0.5", "muon lr=0.010000000000000002", "soft-musec lr=0.01", "soft-musec");
     CHECK(s.c.n_rates == 3, "%zu rates", s.c.n_rates);
     CHECK(ms_same_number(s.c.rates[0], 0.01) && s.c.rates[1] == 0.1 && s.c.rates[2] == 0.5,
           "rates");
     CHECK(ms_compare_best(&s.c, 0, ms_compare_plain(&s.c, "muon"), 0.01) != NULL, "lr times D");
 }
 
-TEST(unfinished_runs_are_left_out)
+TEST(unfinished_runs_are_left_out_and_noted)
 {
+    fake f      = usual;
+    f.optimizer = "soft-musec";
     begin();
-    fake f = { .optimizer = "soft-musec", .lr = 0.1, .loss = 3.0 };
-
-    add("muon", 0.1, 3.0, "");
+    add("muon");
     fake_text(fake_run(s.root, &f), "summary.json", "{\"status\": \"interrupted\"}");
     sort();
     CHECK(s.set.n == 2 && s.c.n_methods == 1 && s.c.n_settings == 1, "%zu methods", s.c.n_methods);
     CHECK(has_note("unfinished, 100 of 100 steps"), "%zu notes", s.set.n_notes);
 }
 
-TEST(nothing_to_compare_is_fine)
+TEST(a_comparison_of_no_runs_is_empty)
 {
     ms_runset  set = { 0 };
     ms_compare c;
@@ -299,11 +277,11 @@ TEST(nothing_to_compare_is_fine)
     ms_compare_free(&c);
 }
 
-/* Runs of one config that are not one run: what was changed on the way, and other data. */
-TEST(runs_that_went_another_way_are_apart)
+/* The two runs have the same config. */
+TEST(runs_resumed_with_other_settings_are_apart)
 {
     static const struct {
-        const char *summary; /* NULL: the rig's */
+        const char *summary; /* NULL: that of fake_run() */
         size_t      problems;
         const char *label, *note;
     } cases[] = {
@@ -315,16 +293,15 @@ TEST(runs_that_went_another_way_are_apart)
           "\"cuda\"}]",
           1, "pico, fineweb", "the same run as" },
         { ", \"data\": {\"train\": [{\"sha256\": \"0123456789abcdef\"}], \"val\": []}", 1,
-          "pico, fineweb", "the same run as" }, /* the other does not know its own */
+          "pico, fineweb", "the same run as" }, /* the other has no sum */
     };
 
     for (size_t i = 0; i < COUNT(cases); i++) {
-        const fake f = { .optimizer = "muon", .lr = 0.1, .loss = 3.0 };
-        begin();
-        char dir[256], text[512];
+        char text[512];
         bool found = false;
-        fake_run(s.root, &f);
-        snprintf(dir, sizeof dir, "%s", fake_run(s.root, &f));
+        begin();
+        fake_run(s.root, &usual);
+        const char *dir = fake_run(s.root, &usual);
         snprintf(text, sizeof text, "{\"status\": \"done\", \"last_val_loss\": 3.0%s}\n",
                  cases[i].summary != NULL ? cases[i].summary : "");
         fake_text(dir, "summary.json", text);
@@ -343,7 +320,7 @@ TEST(runs_on_other_data_are_apart)
                                         NULL };
     begin();
     for (size_t i = 0; i < COUNT(sums); i++) {
-        fake f = { .optimizer = "muon", .lr = 0.1, .loss = 3.0 };
+        fake f = usual;
         char text[512];
         snprintf(f.more, sizeof f.more, "seed=%zu", i);
         const char *dir = fake_run(s.root, &f);
@@ -365,19 +342,14 @@ TEST(runs_on_other_data_are_apart)
               "%zu runs", s.c.settings[i].n);
 }
 
-/* ---- questions ------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
-TEST(the_best_has_diverged_least)
+/* Of the runs with threshold 1 at rate 0.1 half diverged. */
+TEST(the_best_setting_has_diverged_least)
 {
-    begin();
-    add("spectra", 0.1, 2.0, "threshold=1");
-    add("spectra", 0.1, INFINITY, "threshold=1 seed=1"); /* half of it */
-    add("spectra", 0.1, 3.0, "threshold=2");
-    add("spectra", 0.1, 2.9, "threshold=3 weight_decay=0.5");
-    add("spectra", 0.1, INFINITY, "threshold=4");
-    add("spectra", 0.2, INFINITY, "threshold=1");
-    add("spectra", 0.5, 2.8, "threshold=1");
-    sort();
+    MAKE("spectra loss=2 threshold=1", "spectra diverged threshold=1 seed=1", "spectra threshold=2",
+         "spectra loss=2.9 threshold=3 weight_decay=0.5", "spectra diverged threshold=4",
+         "spectra lr=0.2 diverged threshold=1", "spectra lr=0.5 loss=2.8 threshold=1");
 
     const ms_compare *c    = &s.c;
     const ms_setting *best = ms_compare_best(c, 0, 0, 0.1);
@@ -393,17 +365,11 @@ TEST(the_best_has_diverged_least)
     CHECK(ms_compare_find(c, 0, 0, 0.1, 3.0, "0.1") == NULL, "none of these");
 }
 
-/* A lower loss does not make up for it. */
-TEST(the_best_has_not_stalled)
+/* A lower loss does not make up for stalling. */
+TEST(the_best_setting_has_not_stalled)
 {
-    begin();
-    add("muon", 0.1, 3.0, "");
-    add("muon", 0.2, 4.0, "");
-    fake_run(s.root, &(fake){ .optimizer = "muon", .lr = 0.3, .loss = 2.0, .idle = true });
-    fake_run(s.root,
-             &(fake){ .optimizer = "muon", .lr = 0.4, .loss = 2.5, .idle = true, .old = true });
-    fake_run(s.root, &(fake){ .optimizer = "adam", .lr = 0.1, .loss = 2.0, .idle = true });
-    sort();
+    MAKE("muon", "muon lr=0.2 loss=4", "muon lr=0.3 loss=2 idle", "muon lr=0.4 loss=2.5 idle old",
+         "adam loss=2 idle");
 
     const size_t      muon = ms_compare_plain(&s.c, "muon"), adam = ms_compare_plain(&s.c, "adam");
     const ms_setting *idle = ms_compare_best(&s.c, 0, muon, 0.3);

@@ -1,8 +1,7 @@
-/* corpus_test.c - the built-in corpus: the same bytes for ever, and the structure that it promises.
+/* corpus_test.c - the built-in corpus: its bytes never change, and it has the structure described.
  *
- * The grammar is read by a parser of its own, which knows the rules of lexicon.h and corpus.c as
- * they are described there and shares no code with them: every sentence of every story must parse,
- * with each verb in the number of its subject. */
+ * The parser here knows the grammar as lexicon.h and corpus.c describe it and shares no code with
+ * them.  Every sentence of every story must parse, with each verb in the number of its subject. */
 #include "check.h"
 
 #include <ctype.h>
@@ -14,21 +13,27 @@
 
 #include "data/corpus.h"
 
-#define DOCUMENTS 2000 /* of seed 0, that all tests look at */
+#define DOCUMENTS 2000 /* of seed 0, used by all tests */
 
 static struct {
     char  *text;
     size_t n;
 } docs[DOCUMENTS];
 
+static char *document(uint64_t seed, int64_t index, size_t *n)
+{
+    char    *text = NULL;
+    ms_error e;
+    CHECK_OK_ERR(&e, ms_corpus_document(&e, seed, index, &text, n));
+    return text;
+}
+
 static int make_docs(void **state)
 {
-    ms_error e;
     (void)state;
     for (int i = 0; i < DOCUMENTS; i++) {
-        char *text = NULL;
-        CHECK_OK_ERR(&e, ms_corpus_document(&e, 0, i, &text, &docs[i].n));
-        docs[i].text = realloc(text, docs[i].n + 1); /* as a string */
+        char *text   = document(0, i, &docs[i].n);
+        docs[i].text = realloc(text, docs[i].n + 1); /* ends in a NUL */
         CHECK(docs[i].text != NULL, "memory");
         docs[i].text[docs[i].n] = '\0';
     }
@@ -53,8 +58,8 @@ static uint64_t fnv(const char *text, size_t n)
     return h;
 }
 
-/* Runs are compared by what they trained on: a change of these bytes is a new corpus. */
-TEST(the_bytes_are_pinned)
+/* Runs are compared by their data, so any change of these bytes would be another corpus. */
+TEST(the_bytes_never_change)
 {
     static const struct {
         uint64_t seed;
@@ -70,11 +75,9 @@ TEST(the_bytes_are_pinned)
     };
 
     for (size_t c = 0; c < COUNT(cases); c++) {
-        char    *text = NULL, *twice = NULL;
-        size_t   n = 0, n2 = 0;
-        ms_error e;
-        CHECK_OK_ERR(&e, ms_corpus_document(&e, cases[c].seed, cases[c].index, &text, &n));
-        CHECK_OK_ERR(&e, ms_corpus_document(&e, cases[c].seed, cases[c].index, &twice, &n2));
+        size_t n = 0, n2 = 0;
+        char  *text  = document(cases[c].seed, cases[c].index, &n);
+        char  *twice = document(cases[c].seed, cases[c].index, &n2);
         CHECK(n == n2 && memcmp(text, twice, n) == 0, "case %zu differs from itself", c);
         CHECK(fnv(text, n) == cases[c].want, "case %zu is 0x%016llx", c,
               (unsigned long long)fnv(text, n));
@@ -83,9 +86,9 @@ TEST(the_bytes_are_pinned)
     }
 }
 
-TEST(documents_are_plain_and_of_many_lengths)
+TEST(documents_are_ascii_of_many_lengths)
 {
-    int    longer[5] = { 0 }; /* or as long as 220, 440, 880, 1760, 3520 bytes */
+    int    longer[5] = { 0 }; /* of at least 220, 440, 880, 1760, 3520 bytes */
     size_t longest   = 0;
 
     for (int i = 0; i < DOCUMENTS; i++) {
@@ -102,12 +105,12 @@ TEST(documents_are_plain_and_of_many_lengths)
     }
     CHECK(longest < 4400, "the longest has %zu", longest);
     CHECK(longer[4] > 0, "no long documents");
-    for (int k = 1; k < 4; k++) /* a law of 1/x: each is about half of the one before */
+    for (int k = 1; k < 4; k++) /* lengths follow 1/x: each is about half of the one before */
         CHECK(longer[k] * 10 > longer[k - 1] * 2 && longer[k] * 10 < longer[k - 1] * 7,
               "%d documents have %d bytes, %d have twice that", longer[k - 1], 110 << k, longer[k]);
 }
 
-TEST(no_document_comes_twice)
+TEST(no_two_documents_are_the_same)
 {
     for (int i = 0; i < DOCUMENTS; i++)
         for (int k = 0; k < i; k++)
@@ -117,7 +120,8 @@ TEST(no_document_comes_twice)
 
 /* ---- entropies ------------------------------------------------------------------------------- */
 
-/* Of a byte after the `order` ones before it, in nats, from counts.  ASCII: 7 bits a byte. */
+/* The entropy in nats of a byte given the `order` bytes before it, from counts of 7-bit
+ * characters. */
 static double entropy(int order)
 {
     const size_t cells = (size_t)1 << (7 * (order + 1));
@@ -141,8 +145,8 @@ static double entropy(int order)
     return sum / (double)n;
 }
 
-/* A model has something to gain from each letter of context that it learns to use. */
-TEST(entropy_falls_with_context)
+/* A model can lower its loss with each letter of context that it learns to use. */
+TEST(entropy_falls_with_the_length_of_the_context)
 {
     static const double low[] = { 3.1, 2.1, 1.4, 0.95 }, high[] = { 3.35, 2.35, 1.65, 1.15 };
 
@@ -160,13 +164,14 @@ enum { WORDS = 256 };
 typedef struct sentence {
     char word[WORDS][20]; /* commas are words */
     int  n, at;
-    char last; /* h(e), s(he), i(t), t(hey), or 0: the subject of the clause before */
+    char last; /* the subject of the clause before: h(e), s(he), i(t), t(hey), or 0 */
     int  deepest, compared;
 } sentence;
 
 static const char *peek(const sentence *s) { return s->at < s->n ? s->word[s->at] : "(end)"; }
 
-static bool is(const sentence *s, const char *list) /* words between blanks */
+/* Whether the next word is in the list, which has blanks between its words. */
+static bool is(const sentence *s, const char *list)
 {
     const size_t n = strlen(peek(s));
     for (const char *p = strstr(list, peek(s)); p != NULL; p = strstr(p + 1, peek(s)))
@@ -224,7 +229,7 @@ static void parse_noun(sentence *s, bool *several)
     s->at++;
 }
 
-/* A finite verb of that number: "plome" of several, "plomes" of one, "plomed", "will plome". */
+/* A finite verb: plural "plome", singular "plomes", "plomed" or "will plome". */
 static void parse_verb(sentence *s, bool several)
 {
     if (accept(s, "will")) {
@@ -271,7 +276,7 @@ static void parse_verbal(sentence *s, bool several, int depth)
     parse_phrase(s, depth);
 }
 
-/* Returns what would stand for it: h, s, i or t. */
+/* Returns the pronoun of the phrase: h(e), s(he), i(t) or t(hey). */
 static char parse_phrase(sentence *s, int depth)
 {
     bool several, other;
@@ -324,7 +329,7 @@ static void parse_sentence(sentence *s)
     NEED(s->at == s->n);
 }
 
-/* Takes the words up to the full stop; returns what follows it. */
+/* Splits the words up to the full stop; returns what follows it. */
 static const char *split_words(const char *p, sentence *s)
 {
     s->n = 0;
@@ -389,17 +394,15 @@ TEST(verbs_agree_in_every_sentence)
           "it is flat");
 }
 
-/* The words of every seed keep apart from each other and from those of the grammar. */
-TEST(other_seeds_parse_as_well)
+/* The words of a seed must differ from each other and from those of the grammar. */
+TEST(documents_of_other_seeds_parse)
 {
     totals sum = { 0 };
 
     for (uint64_t seed = 1; seed <= 100; seed++)
         for (int64_t i = 0; i < 20; i++) {
-            char    *text = NULL;
-            size_t   n    = 0;
-            ms_error e;
-            CHECK_OK_ERR(&e, ms_corpus_document(&e, seed << seed % 60, i, &text, &n));
+            size_t n    = 0;
+            char  *text = document(seed << seed % 60, i, &n);
             parse_document(text, n, &sum);
             free(text);
         }
@@ -412,8 +415,8 @@ typedef struct seen {
     long again, repeats, asked, counts, sums, copies, reversed;
 } seen;
 
-/* `text` before `end` holds what is printed into these words. */
-static bool held_before(const char *text, const char *end, const char *what)
+/* Whether `what` occurs in `text` before `end`. */
+static bool occurs_before(const char *text, const char *end, const char *what)
 {
     const char *found = strstr(text, what);
     return found != NULL && found < end;
@@ -436,15 +439,15 @@ static void check_count(const char *line, seen *n)
     n->counts++;
 }
 
-/* What a block of that form says again is what was said. */
+/* Checks what a block repeats, asks or computes. */
 static void check_block(const char *text, const char *line, seen *n)
 {
     char a[64], b[64], c[64], want[160];
-    bool within; /* the list: a comma follows */
+    bool within; /* inside the list: a comma follows */
 
     if (sscanf(line, "Again %63s says: \"%63[a-z ]\".", a, b) == 2) {
         snprintf(want, sizeof want, "%s says: \"%s\".", a, b);
-        CHECK(held_before(text, line, want), "never said before: %.80s", line);
+        CHECK(occurs_before(text, line, want), "never said before: %.80s", line);
         n->again++;
     }
     if (sscanf(line, "%*s says: \"%63[a-z ]\". %*s repeats: \"%63[a-z ]\".", a, b) == 2) {
@@ -455,9 +458,9 @@ static void check_block(const char *text, const char *line, seen *n)
          ask             = strstr(ask + 1, "Ask ")) {
         CHECK(sscanf(ask, "Ask %63[a-z]: %63[0-9].", a, b) == 2, "%.40s", ask);
         snprintf(want, sizeof want, " %s=%s,", a, b);
-        within = held_before(text, ask, want);
+        within = occurs_before(text, ask, want);
         snprintf(want, sizeof want, " %s=%s.", a, b);
-        CHECK(within || held_before(text, ask, want), "no such pair: %.40s", ask);
+        CHECK(within || occurs_before(text, ask, want), "no such pair: %.40s", ask);
         n->asked++;
     }
     if (sscanf(line, "Sum: %63[0-9] + %63[0-9] = %63[0-9].", a, b, c) == 3) {
@@ -478,7 +481,7 @@ static void check_block(const char *text, const char *line, seen *n)
     check_count(line, n);
 }
 
-TEST(what_is_said_again_was_said)
+TEST(repetitions_answers_and_sums_are_right)
 {
     static const char *const heads[] = { "Again ", "Ask ",  "List: ",  "Count ",
                                          "Sum: ",  "Copy ", "Reverse " };
@@ -504,15 +507,15 @@ TEST(what_is_said_again_was_said)
     CHECK(n.counts > 50 && n.sums > 50 && n.copies > 50 && n.reversed > 25, "tasks are rare");
 }
 
-/* Words of the title return: that is what there is to learn from the document itself. */
-TEST(topics_return)
+/* A model can learn a document's topic from its title. */
+TEST(documents_repeat_the_noun_of_their_title)
 {
     long returned = 0, elsewhere = 0;
 
     for (int i = 0; i + 1 < DOCUMENTS; i++) {
         char noun[32];
         CHECK(sscanf(docs[i].text, "About the %31[a-z]", noun) == 1, "document %d", i);
-        noun[strlen(noun) - 1] = '\0'; /* one of them */
+        noun[strlen(noun) - 1] = '\0'; /* the singular */
         returned += strstr(strchr(docs[i].text, '\n'), noun) != NULL;
         elsewhere += strstr(strchr(docs[i + 1].text, '\n'), noun) != NULL;
     }
@@ -521,14 +524,10 @@ TEST(topics_return)
     CHECK(returned > DOCUMENTS * 3 / 4 && elsewhere < returned * 3 / 4, "no topics");
 }
 
-TEST(seeds_have_words_of_their_own)
+TEST(seeds_give_different_documents)
 {
-    char    *a = NULL, *b = NULL;
-    size_t   na = 0, nb = 0;
-    ms_error e;
-
-    CHECK_OK_ERR(&e, ms_corpus_document(&e, 5, 0, &a, &na));
-    CHECK_OK_ERR(&e, ms_corpus_document(&e, 6, 0, &b, &nb));
+    size_t na = 0, nb = 0;
+    char  *a = document(5, 0, &na), *b = document(6, 0, &nb);
     CHECK(na != nb || memcmp(a, b, na) != 0, "the seed does not matter");
     free(a);
     free(b);

@@ -15,7 +15,12 @@ static double noise(unsigned n) /* -1..1, the same everywhere */
     return (double)(n >> 8) / 8388608.0 - 1.0;
 }
 
-/* Bands, runs that diverged at the same place, labels that look like markup. */
+static void add_point(ms_figure *f, ms_curve *c, double x, double y)
+{
+    ms_curve_point(f, c, (ms_point){ x, y, NAN, NAN, isnan(y), NULL, 0, false, 0 }, NULL);
+}
+
+/* Bands, several runs that diverged at one rate, labels that look like markup. */
 static void add_sweep(ms_page *page, ms_section *s)
 {
     static const double      rates[] = { 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0 };
@@ -66,12 +71,9 @@ static void add_training(ms_page *page, ms_section *s)
                 const double spike =
                     i > 2400 ? (0.5 + 0.3 * (double)k) * exp(-(i - 2400.0) / 120.0) : 0.0;
                 const double wobble = part == 0 ? 0.08 * noise(i * 7u + (unsigned)k) : 0.0;
-                ms_curve_point(&f, c,
-                               (ms_point){ i,
-                                           3.2 + 0.05 * (double)k + 7.0 * exp(-(double)i / 180.0) +
-                                               0.9 * exp(-(double)i / 1500.0) + spike + wobble,
-                                           NAN, NAN, false, NULL, 0, false, 0 },
-                               NULL);
+                add_point(&f, c, i,
+                          3.2 + 0.05 * (double)k + 7.0 * exp(-(double)i / 180.0) +
+                              0.9 * exp(-(double)i / 1500.0) + spike + wobble);
             }
         }
     }
@@ -106,10 +108,7 @@ static void add_steps(ms_page *page, ms_section *s)
         style.dash = (int)k % 4;
         c          = ms_panel_curve(&f, p, thresholds[k], style);
         for (int i = 1; i <= 4096; i *= 2)
-            ms_curve_point(&f, c,
-                           (ms_point){ i, pow((double)i, 0.2 + 0.15 * (double)k), NAN, NAN, false,
-                                       NULL, 0, false, 0 },
-                           NULL);
+            add_point(&f, c, i, pow((double)i, 0.2 + 0.15 * (double)k));
     }
     ms_section_figure(page, s, &f);
 }
@@ -124,19 +123,19 @@ static void add_odd(ms_page *page, ms_section *s)
                     "One point, one value, only what diverged.");
     p = ms_figure_panel(&f, "one point", "x", "y");
     c = ms_panel_curve(&f, p, "alone", (ms_style){ "#0072b2", 0, 0 });
-    ms_curve_point(&f, c, (ms_point){ 1.0, 2.0, NAN, NAN, false, NULL, 0, false, 0 }, NULL);
+    add_point(&f, c, 1.0, 2.0);
     p = ms_figure_panel(&f,
                         "one value, and a title that is much too long for the panel it stands on",
                         "x", "a name of an axis that is too long for its height as well");
     c = ms_panel_curve(&f, p, "flat", (ms_style){ "#d04f00", 1, 0 });
     for (int i = 0; i < 5; i++)
-        ms_curve_point(&f, c, (ms_point){ i, 7e-9, NAN, NAN, false, NULL, 0, false, 0 }, NULL);
+        add_point(&f, c, i, 7e-9);
     p        = ms_figure_panel(&f, "all diverged", "learning rate", "y");
     p->x_log = true;
     for (size_t k = 0; k < 3; k++) {
         c = ms_panel_curve(&f, p, ms_optimizer_title(names[k]), ms_style_of(names[k]));
-        ms_curve_point(&f, c, (ms_point){ 0.1, NAN, NAN, NAN, true, NULL, 0, false, 0 }, NULL);
-        ms_curve_point(&f, c, (ms_point){ 1.0, NAN, NAN, NAN, true, NULL, 0, false, 0 }, NULL);
+        add_point(&f, c, 0.1, NAN);
+        add_point(&f, c, 1.0, NAN);
     }
     ms_section_figure(page, s, &f);
 }
@@ -162,7 +161,7 @@ static void add_table(ms_page *page, ms_section *s)
     ms_section_notes(page, s, "Another paragraph.");
 }
 
-/* Words in colour, and sentences that stand below each other on a phone. */
+/* Coloured verdicts, and sentences that a phone shows below each other. */
 static void add_claims(ms_page *page, ms_section *s)
 {
     ms_table t      = { .align = "llb" };

@@ -1,5 +1,5 @@
-/* device_attention_test.c - what attention promises that needs no reference: averages, edges that
- * cut, a largest logit that is exact, numbers where logits are huge.
+/* device_attention_test.c - properties of attention that need no reference: averages, boundaries of
+ * documents and windows, an exact largest logit, finite results where logits are huge.
  *
  * Bounds are a few eps of the arithmetic for each operation, and n eps for a sum of n terms; where
  * numbers are small integers and powers of two nothing is rounded, and the answer is exact.  With
@@ -27,9 +27,8 @@ static const int32_t doc_lengths[] = { 5, 1, 30, 1, 1, 60, 200 };
 static attending attending_make(ms_device *d, musec_dtype t, int64_t rows, int64_t head,
                                 int64_t window)
 {
-    attending a    = { .d = d, .doc = malloc((size_t)rows * sizeof *a.doc) };
+    attending a    = { .d = d, .doc = check_alloc((size_t)rows * sizeof *a.doc) };
     stack    *in[] = { &a.q, &a.k, &a.v, &a.dout }, *made[] = { &a.out, &a.dq, &a.dk, &a.dv };
-    CHECK(a.doc != NULL, "no memory");
     for (int32_t i = 0, start = 0, l = 0; i < rows; i++) {
         if (i == start + doc_lengths[l]) start += doc_lengths[l++];
         a.doc[i] = start;
@@ -47,8 +46,8 @@ static attending attending_make(ms_device *d, musec_dtype t, int64_t rows, int64
     return a;
 }
 
-/* One that the faster ways of a device may not serve, and those that they are for: ways for 16
- * bits, which `ref` has not. */
+/* The first may be one that fast kernels do not support, the others are those that they are for:
+ * kernels for 16 bits, which `ref` lacks. */
 static const int64_t head_sizes[] = { 6, 64, 128 };
 
 static bool is_half(musec_dtype t) { return ms_dtype_bytes(t) == 2; }
@@ -58,8 +57,8 @@ static size_t n_heads(const ms_device *d, musec_dtype t)
     return is_half(t) && strcmp(d->kind->name, "ref") != 0 ? COUNT(head_sizes) : 1;
 }
 
-/* What rounding to 16 bits costs a weighted sum, relative to its absolute values. */
-static double stored(musec_dtype t) { return is_half(t) ? 1.5 * ms_dtype_eps(t) : 0.0; }
+/* The error of a weighted sum by rounding to 16 bits, relative to the sum of absolute values. */
+static double rounding_16bit(musec_dtype t) { return is_half(t) ? 1.5 * ms_dtype_eps(t) : 0.0; }
 
 static bool sees(const attending *a, int64_t i, int64_t j)
 {
@@ -108,7 +107,7 @@ static void check_means(const attending *a, musec_dtype t, int64_t h, int64_t i)
             size += sees(a, i, j) ? fabs(ms_at(a->v.host, h, j, l)) : 0.0;
         }
         CHECK(fabs(ms_at(a->out.host, h, i, l) - sum / keys) <=
-                  ((keys + 8.0) * eps + stored(t)) * size / keys,
+                  ((keys + 8.0) * eps + rounding_16bit(t)) * size / keys,
               "%s: row %lld", ms_dtype_name(t), (long long)i);
     }
 }
@@ -144,21 +143,23 @@ static void *copy_of(const stack *s)
     return memcpy(p, s->host.data, s->bytes);
 }
 
-/* Does a change that row i sees show in a row of 16 bits?  It may be too small for that. */
-static bool changes_as(bool same, bool seen, musec_dtype t)
+/* Whether a row is the same exactly if the change is not seen from it.  In 16 bits a change that is
+ * seen may be too small to show. */
+static bool agrees_with(bool same, bool seen, musec_dtype t)
 {
     return is_half(t) ? seen || same : same == !seen;
 }
 
-/* Another gradient of row `at` of head 0: exactly the keys that it sees change. */
-static void cut_backward(attending *a, musec_dtype t, int64_t at, const void *dk, const void *dv)
+/* With another gradient of row `at` of head 0 exactly the keys that it sees change. */
+static void check_seen_backward(attending *a, musec_dtype t, int64_t at, const void *dk,
+                                const void *dv)
 {
     for (int64_t l = 0; l < a->q.mat.cols; l++)
         ms_put(a->dout.host, 0, at, l, ms_at(a->dout.host, 0, at, l) + 1.0);
     stack_send(&a->dout);
     attend_back(a);
     for (int64_t j = 0; j < a->q.mat.rows; j++) {
-        CHECK(changes_as(same_row(a->dv.host, dv, 0, j), sees(a, at, j), t), "dv %lld by row %lld",
+        CHECK(agrees_with(same_row(a->dv.host, dv, 0, j), sees(a, at, j), t), "dv %lld by row %lld",
               (long long)j, (long long)at);
         CHECK(sees(a, at, j) || same_row(a->dk.host, dk, 0, j), "dk %lld by row %lld", (long long)j,
               (long long)at);
@@ -166,23 +167,23 @@ static void cut_backward(attending *a, musec_dtype t, int64_t at, const void *dk
     }
 }
 
-/* Another key `at` of head 0: exactly the rows that see it change. */
-static void cut_forward(attending *a, musec_dtype t, int64_t at, const void *out)
+/* With another key `at` of head 0 exactly the rows that see it change. */
+static void check_seen_forward(attending *a, musec_dtype t, int64_t at, const void *out)
 {
     for (int64_t l = 0; l < a->q.mat.cols; l++)
         ms_put(a->k.host, 0, at, l, ms_at(a->k.host, 0, at, l) + (l % 2 == 0 ? 0.5 : -0.25));
     stack_send(&a->k);
     attend(a);
     for (int64_t i = 0; i < a->q.mat.rows; i++) {
-        const bool alone = a->doc[i] == i; /* the weight of a single key is 1 regardless */
-        CHECK(changes_as(same_row(a->out.host, out, 0, i), sees(a, i, at) && !alone, t),
+        const bool alone = a->doc[i] == i; /* the weight of a single key is always 1 */
+        CHECK(agrees_with(same_row(a->out.host, out, 0, i), sees(a, i, at) && !alone, t),
               "row %lld by key %lld", (long long)i, (long long)at);
         CHECK(same_row(a->out.host, out, 1, i), "head 1");
     }
 }
 
-/* Head 1 notices nothing of what happens to head 0. */
-TEST_EACH_DEVICE(edges_cut, dev)
+/* Head 1 does not depend on head 0. */
+TEST_EACH_DEVICE(rows_depend_on_what_they_see_alone, dev)
 {
     static const struct {
         int64_t rows, head, window, step;
@@ -197,8 +198,8 @@ TEST_EACH_DEVICE(edges_cut, dev)
         void *k = copy_of(&a.k), *dout = copy_of(&a.dout);
         for (int64_t at = 0; at < sizes[s].rows; at += sizes[s].step) {
             if (!check_takes_case()) continue;
-            cut_backward(&a, t, at, dk, dv);
-            cut_forward(&a, t, at, out);
+            check_seen_backward(&a, t, at, dk, dv);
+            check_seen_forward(&a, t, at, out);
             memcpy(a.k.host.data, k, a.k.bytes);
             memcpy(a.dout.host.data, dout, a.dout.bytes);
             stack_send(&a.k), stack_send(&a.dout);
@@ -209,8 +210,8 @@ TEST_EACH_DEVICE(edges_cut, dev)
     }
 }
 
-/* Small integers: logits are exact.  The cap does not count, nor does what no query sees: key 3
- * suits all rows but those that see it. */
+/* Operands are small integers, so that logits are exact.  Neither the cap counts nor keys that are
+ * not seen: key 3 has large logits with all rows but those that see it. */
 TEST_EACH_DEVICE(max_logit_is_exact_and_accumulates, dev)
 {
     const double above = 4096.0;
@@ -253,12 +254,12 @@ static bool is_finite(ms_mat x)
     return true;
 }
 
-/* Logits of about -1e4, but 2e4 for key 41: whoever sees it sees nothing else.  Where the host
- * computes, its weight is 1 exactly; a GPU may be off by what it rounds a logit by. */
-TEST_EACH_DEVICE(huge_logits_pick, dev)
+/* Logits are about -1e4, but 2e4 for key 41, whose weight is 1 in every row that sees it: exactly
+ * on the host, and on a GPU but for the rounding of a logit. */
+TEST_EACH_DEVICE(huge_logits_choose_one_key, dev)
 {
     const bool host = ms_is_on_host(dev);
-    EACH_DTYPE_OF(dev, t, MUSEC_BF16) /* gradients are beyond f16 */
+    EACH_DTYPE_OF(dev, t, MUSEC_BF16) /* gradients are beyond the range of f16 */
     for (size_t s = 0; s < n_heads(dev, t); s++) {
         attending    a     = attending_make(dev, t, 150, head_sizes[s], 1000);
         const double off   = 4.0 * (ms_dtype_eps(t) + 2e4 * ms_dtype_eps(ms_dtype_accum(t)));
@@ -285,8 +286,7 @@ TEST_EACH_DEVICE(huge_logits_pick, dev)
     }
 }
 
-/* Who sees a NaN becomes one, and the largest logit with it; the others do not notice. */
-TEST_EACH_DEVICE(a_nan_shows_where_it_is_seen, dev)
+TEST_EACH_DEVICE(a_nan_key_spoils_the_rows_that_see_it_and_the_maximum, dev)
 {
     EACH_DTYPE_OF(dev, t, MUSEC_F16)
     for (size_t s = 0; s < n_heads(dev, t); s++) {

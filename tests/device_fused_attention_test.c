@@ -1,12 +1,12 @@
 /* device_fused_attention_test.c - attention by cuDNN, and its gradient by our kernel for Hopper,
- * against the CPU in float64 or float32: packs of documents that begin and end anywhere, windows,
- * heads side by side in wider rows, gradients in another place, more blocks than the chip has
+ * against the CPU in float64 or float32.  The cases have documents and windows of many lengths,
+ * heads side by side in wider rows, gradients in another layout, and more blocks than the chip has
  * multiprocessors.
  *
- * Operands have 16 bits and are read exactly; what is rounded are the weights p and ds, to 16 bits
- * before their products, the results, and out, which D is made of.  So a row is off by a few eps of
- * the dtype, relative to the rows of its kind, which have norms of 10 or so where they are not
- * zero; a row of a wrong document or window is off by all of itself. */
+ * Operands have 16 bits and are read exactly.  Rounded are the weights p and ds, to 16 bits before
+ * their products, the results, and out, from which D is computed.  So a row is off by a few eps of
+ * the dtype, relative to the mean norm of the rows, which is about 10; a row that is computed with
+ * a wrong document or window is off by its own norm. */
 #define _POSIX_C_SOURCE 200809L /* setenv */
 #include <math.h>
 #include <stdlib.h>
@@ -23,10 +23,10 @@
 
 typedef struct kind {
     musec_dtype dtype;
-    int64_t     rows, heads, head, window, pad; /* pad: columns that are nobody's */
+    int64_t     rows, heads, head, window, pad; /* pad: unused columns */
     double      sharpness;                      /* scale, times the root of head */
     bool        known;                          /* the documents, on the host */
-    bool        apart; /* dq and dk lie in wider rows than q and k: cuDNN refuses them */
+    bool        apart; /* dq and dk have wider rows than q and k: cuDNN refuses them */
 } kind;
 
 static const kind wgmma_kinds[] = {
@@ -85,12 +85,11 @@ static attending attending_make(ms_device *d, const kind *c, musec_dtype t, cons
 {
     const int64_t wide  = c->heads * c->head;
     const double  least = (double)-INFINITY, none[4] = { least, least, least, least };
-    int32_t      *doc = malloc((size_t)c->rows * sizeof *doc);
+    int32_t      *doc = check_alloc((size_t)c->rows * sizeof *doc);
     attending     a   = { .d = d };
-    CHECK(doc != NULL, "no memory");
-    a.qk   = stack_random(d, t, 1, c->rows, 2 * wide + c->pad, 1);
-    a.qkv  = stack_random(d, t, 1, c->rows, 3 * wide + c->pad, 2);
-    a.dout = stack_random(d, t, 1, c->rows, wide + c->pad, 3);
+    a.qk              = stack_random(d, t, 1, c->rows, 2 * wide + c->pad, 1);
+    a.qkv             = stack_random(d, t, 1, c->rows, 3 * wide + c->pad, 2);
+    a.dout            = stack_random(d, t, 1, c->rows, wide + c->pad, 3);
     if (like != NULL) {
         copy_values(&a.qk, &like->qk), copy_values(&a.qkv, &like->qkv);
         copy_values(&a.dout, &like->dout);
@@ -151,7 +150,7 @@ static attending reference(ms_device *cpu, const kind *c, musec_dtype t, const a
     return a;
 }
 
-/* Columns from `col` on, row by row. */
+/* Compares `cols` columns from `col` on, row by row. */
 static void compare_rows(const char *what, size_t at, ms_mat got, ms_mat want, int64_t col,
                          int64_t cols, double eps)
 {
@@ -219,44 +218,44 @@ static void check_dnn(ms_device *gpu, ms_device *cpu, size_t at)
     attending_free(&got), attending_free(&want);
 }
 
-/* Checks all cases and returns how many plans lie in the cache after. */
-static void check_all_dnn(size_t *made)
+/* Checks all cases and returns how many plans are in the cache then. */
+static size_t check_all_dnn(void)
 {
-    ms_device *gpu = NULL, *cpu = NULL;
+    ms_device *gpu   = check_open_cuda(), *cpu;
     ms_names   files = { 0 };
     ms_error   e     = { "" };
     char       version[256];
-    if (musec_ctx_create(&gpu, "cuda") != MUSEC_OK) SKIP("there is no CUDA device here");
     gpu->deterministic = false;
     ms_cuda_dnn_describe(gpu, version, sizeof version);
     if (strncmp(version, "no ", 3) == 0) {
         musec_ctx_destroy(gpu);
         SKIP("%s", version);
     }
-    CHECK(musec_ctx_create(&cpu, "cpu") == MUSEC_OK, "no cpu");
+    cpu = check_open("cpu");
     print_message("%s\n", version);
     for (size_t i = 0; i < COUNT(dnn_kinds); i++)
         check_dnn(gpu, cpu, i);
     musec_ctx_destroy(gpu);
     musec_ctx_destroy(cpu);
     CHECK_OK_ERR(&e, ms_directory_names(&e, getenv("MUSEC_CACHE"), &files));
-    *made = files.n;
+    const size_t n = files.n;
     ms_names_free(&files);
+    return n;
 }
 
-TEST(dnn_agrees_with_float64)
+/* The second time all plans come from the cache. */
+TEST(dnn_agrees_with_float64_and_caches_its_plans)
 {
-    size_t first = 0, then = 0;
     setenv("MUSEC_CACHE", fresh_dir(), 1);
-    check_all_dnn(&first);
+    const size_t first = check_all_dnn();
     CHECK(first > 0, "no plan was cached");
-    check_all_dnn(&then);
+    const size_t then = check_all_dnn();
     CHECK(then == first, "%zu plans, then %zu", first, then);
 }
 
 /* ---- the gradient for Hopper ----------------------------------------------------------------- */
 
-/* Runs it twice and expects the same bits.  Outputs are NaN before. */
+/* Runs the gradient twice and expects the same bits.  Outputs are NaN before each run. */
 static void run_grad(attending *a, size_t at)
 {
     const ms_attn_shape plan    = { .dtype = a->x.q.dtype,
@@ -265,9 +264,8 @@ static void run_grad(attending *a, size_t at)
                                     .rows  = a->x.q.rows,
                                     .reach = a->x.a.window };
     stack              *grads[] = { &a->dqk, &a->dqkv };
-    void               *first[] = { malloc(a->dqk.bytes), malloc(a->dqkv.bytes) };
-    CHECK(first[0] != NULL && first[1] != NULL, "no memory");
-    a->d->scratch.peak = 0;
+    void               *first[] = { check_alloc(a->dqk.bytes), check_alloc(a->dqkv.bytes) };
+    a->d->scratch.peak          = 0;
     for (int run = 0; run < 2; run++) {
         for (int i = 0; i < 2; i++) {
             memset(grads[i]->host.data, 0xff, grads[i]->bytes);
@@ -297,7 +295,7 @@ static void check_wgmma(ms_device *gpu, ms_device *cpu, size_t at)
     CHECK(ms_cuda_attention_wgmma_supports(gpu, &got.x), "case %zu is not supported", at);
     run_grad(&got, at);
     compare_grads(c, at, &got, &want);
-    for (int64_t i = 0; i < c->rows; i++) /* what is nobody's still has the bits it was given */
+    for (int64_t i = 0; i < c->rows; i++) /* unused columns are still NaN */
         for (int64_t j = 0; j < c->pad; j++)
             CHECK(isnan(ms_at(got.dqk.host, 0, i, 2 * wide + j)) &&
                       isnan(ms_at(got.dqkv.host, 0, i, 3 * wide + j)),
@@ -308,8 +306,7 @@ static void check_wgmma(ms_device *gpu, ms_device *cpu, size_t at)
 /* Opens a Hopper GPU, or skips the test. */
 static ms_device *open_gpu(void)
 {
-    ms_device *gpu = NULL;
-    if (musec_ctx_create(&gpu, "cuda") != MUSEC_OK) SKIP("there is no CUDA device here");
+    ms_device *gpu = check_open_cuda();
     if (ms_cuda_of(gpu)->capability != 90) {
         musec_ctx_destroy(gpu);
         SKIP("the chip is no Hopper");
@@ -319,8 +316,7 @@ static ms_device *open_gpu(void)
 
 TEST(wgmma_grad_agrees_with_float32)
 {
-    ms_device *gpu = open_gpu(), *cpu = NULL;
-    CHECK(musec_ctx_create(&cpu, "cpu") == MUSEC_OK, "no cpu");
+    ms_device *gpu = open_gpu(), *cpu = check_open("cpu");
     for (size_t i = 0; i < COUNT(wgmma_kinds); i++)
         check_wgmma(gpu, cpu, i);
     musec_ctx_destroy(gpu);
@@ -351,7 +347,7 @@ static ms_cuda_attn asked(int64_t rows, int64_t n_heads, int64_t head, int64_t w
                            .dv   = x };
 }
 
-TEST(wgmma_supports_what_models_ask_for)
+TEST(wgmma_supports_the_shapes_of_models)
 {
     static const int64_t sizes[][4] = { /* rows, heads, head, window */
                                         { 32768, 6, 128, 1024 },  { 32768, 8, 128, 1024 },

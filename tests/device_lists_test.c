@@ -1,10 +1,10 @@
-/* device_lists_test.c - ops on lists of matrices, on every device.
+/* device_lists_test.c - grouped ops: matrices in a pointer array, called lists here, on every
+ * device.
  *
- * A list is held to the same op on its matrices one by one, bit for bit: that single matrices are
- * right is what device_ops_test.c shows.  The matrices lie in one buffer, with gaps, in an order
- * that is not that of the list, with leading dimensions of their own; some begin where a vector
- * load may not.  There are more of them than any launch takes at once.  What is between them must
- * stay as it is. */
+ * A grouped op must give the bits that it gives for the matrices one by one; device_ops_test.c
+ * tests single matrices.  The matrices lie in one buffer, with gaps, in another order than that of
+ * the list, with leading dimensions of their own, and some are not aligned for vector loads.  There
+ * are more of them than a launch takes at once.  What lies between them must stay unchanged. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,13 +20,13 @@ enum { COUNT_OF_LIST = 131, ROWS = 9, COLS = 24, GAP = 7 };
 
 typedef struct list {
     ms_device  *d;
-    ms_mat      mat; /* places in device memory */
+    ms_mat      mat;
     ms_mat_ptr *ptrs;
     void       *data; /* the buffer that they lie in */
     size_t      bytes;
 } list;
 
-/* How far apart rows are: dense, or wider by what keeps them aligned, or by what does not. */
+/* The leading dimension: dense, or wider with or without keeping rows aligned. */
 static int64_t ld_of(int64_t b, int64_t cols)
 {
     static const int64_t more[] = { 0, 8, 0, 3, 1, 16 };
@@ -36,11 +36,10 @@ static int64_t ld_of(int64_t b, int64_t cols)
 static list list_make(ms_device *d, musec_dtype dtype, int64_t rows, int64_t cols, uint64_t seed)
 {
     const size_t  each = ms_dtype_bytes(dtype);
-    const int64_t slot = rows * (cols + 16) + GAP; /* odd at times: not every one is aligned */
+    const int64_t slot = rows * (cols + 16) + GAP; /* sometimes odd, so that some are not aligned */
     list          l    = { .d = d, .bytes = (size_t)(COUNT_OF_LIST * slot) * each };
     double       *x    = oracle_gaussian(COUNT_OF_LIST, slot, seed);
-    ms_mat host = { .rows = COUNT_OF_LIST, .cols = slot, .ld = slot, .count = 1, .dtype = dtype };
-    host.data   = check_alloc(l.bytes);
+    ms_mat host = ms_mat_of(musec_view_dense(check_alloc(l.bytes), dtype, 1, COUNT_OF_LIST, slot));
     l.ptrs      = check_alloc(COUNT_OF_LIST * sizeof *l.ptrs);
     for (int64_t i = 0; i < COUNT_OF_LIST; i++)
         for (int64_t j = 0; j < slot; j++)
@@ -70,7 +69,7 @@ static void list_free(list *l)
     free(l->ptrs);
 }
 
-/* Are the buffers of two lists the same, gaps included? */
+/* The buffers of two lists must be the same, gaps included. */
 static void check_same(const list *got, const list *want, const char *what)
 {
     unsigned char *a = malloc(got->bytes), *b = malloc(want->bytes);
@@ -90,7 +89,7 @@ static void check_same_stacks(stack *got, stack *want, const char *what)
           "%s: the stack differs from its matrices one by one", what);
 }
 
-/* A stack that no op has any business to read: NaN throughout. */
+/* A stack of NaN, which no op may read. */
 static stack poisoned(ms_device *d, musec_dtype dtype, int64_t rows, int64_t cols)
 {
     stack s = stack_make(d, dtype, COUNT_OF_LIST, rows, cols);
@@ -109,56 +108,61 @@ static ms_vec random_vec(ms_device *d, uint64_t seed)
 
 #define EACH_MATRIX(b) for (int64_t b = 0; b < COUNT_OF_LIST; b++)
 
-/* Whole vectors; rows that are none; one element; more than a block of a GPU does. */
+/* Rows of whole vectors, rows that are not, one element, more than a thread block takes. */
 static const struct {
     int64_t rows, cols;
 } shapes[] = { { ROWS, COLS }, { 5, 13 }, { 1, 1 }, { 40, 130 } };
 
-/* Each dtype that the device has, with each shape; the large one in float32 alone. */
+/* Calls `body` for each dtype of the device and each shape; the largest in float32 alone. */
 static void each_case(ms_device *dev,
                       void (*body)(ms_device *dev, musec_dtype dtype, int64_t rows, int64_t cols))
 {
-    for (int dtype = MUSEC_F32; dtype <= MUSEC_F16; dtype++)
-        for (size_t i = 0; i < COUNT(shapes); i++)
-            if (ms_device_has(dev, (musec_dtype)dtype) && (i < 3 || dtype == MUSEC_F32) &&
-                check_takes_case())
-                body(dev, (musec_dtype)dtype, shapes[i].rows, shapes[i].cols);
+    EACH_DTYPE_OF(dev, dtype, MUSEC_F16)
+    for (size_t i = 0; i < COUNT(shapes); i++)
+        if ((i < 3 || dtype == MUSEC_F32) && check_takes_case())
+            body(dev, dtype, shapes[i].rows, shapes[i].cols);
 }
+
+#define TEST_GROUPED(op)                                                    \
+    TEST_EACH_DEVICE(bits_of_grouped_##op##_are_those_of_single_calls, dev) \
+    {                                                                       \
+        each_case(dev, op##_case);                                          \
+    }
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-/* A list to a stack, turned as well; a list to a list; a stack to a list. */
+/* From a list to a stack, also transposed; from a list to a list; from a stack to a list. */
 static void copy_case(ms_device *dev, musec_dtype dtype, int64_t rows, int64_t cols)
 {
     const ms_device_ops *op = dev->ops;
     list  x = list_make(dev, dtype, rows, cols, 1), to = list_make(dev, dtype, rows, cols, 2);
     list  one = list_make(dev, dtype, rows, cols, 2);
     stack s = poisoned(dev, dtype, rows, cols), t = poisoned(dev, dtype, rows, cols);
-    stack turned = poisoned(dev, dtype, cols, rows), turned_one = poisoned(dev, dtype, cols, rows);
+    stack trans = poisoned(dev, dtype, cols, rows), trans_one = poisoned(dev, dtype, cols, rows);
 
     CHECK_OK(dev, op->copy(dev, x.mat, s.mat));
-    CHECK_OK(dev, op->copy(dev, ms_t(x.mat), turned.mat));
+    CHECK_OK(dev, op->copy(dev, ms_t(x.mat), trans.mat));
     CHECK_OK(dev, op->copy(dev, x.mat, to.mat));
     EACH_MATRIX(b)
     {
         const ms_mat from = ms_mat_slice(x.mat, b, 1);
         CHECK_OK(dev, op->copy(dev, from, ms_mat_slice(t.mat, b, 1)));
-        CHECK_OK(dev, op->copy(dev, ms_t(from), ms_mat_slice(turned_one.mat, b, 1)));
+        CHECK_OK(dev, op->copy(dev, ms_t(from), ms_mat_slice(trans_one.mat, b, 1)));
         CHECK_OK(dev, op->copy(dev, from, ms_mat_slice(one.mat, b, 1)));
     }
     check_same_stacks(&s, &t, "copy");
-    check_same_stacks(&turned, &turned_one, "copy of transposes");
+    check_same_stacks(&trans, &trans_one, "copy of transposes");
     check_same(&to, &one, "copy to a list");
 
-    CHECK_OK(dev, op->copy(dev, ms_t(turned.mat), to.mat));
+    CHECK_OK(dev, op->copy(dev, ms_t(trans.mat), to.mat));
     EACH_MATRIX(b)
-    CHECK_OK(dev, op->copy(dev, ms_t(ms_mat_slice(turned.mat, b, 1)), ms_mat_slice(one.mat, b, 1)));
+    CHECK_OK(dev, op->copy(dev, ms_t(ms_mat_slice(trans.mat, b, 1)), ms_mat_slice(one.mat, b, 1)));
     check_same(&to, &one, "copy back");
     list_free(&x), list_free(&to), list_free(&one);
-    stack_free(&s), stack_free(&t), stack_free(&turned), stack_free(&turned_one);
+    stack_free(&s), stack_free(&t), stack_free(&trans), stack_free(&trans_one);
 }
 
-TEST_EACH_DEVICE(copy_takes_lists, dev) { each_case(dev, copy_case); }
+TEST_GROUPED(copy)
 
 /* variant 0: constants; 1: one number per matrix; 2: y is not read */
 static void axpby_case(ms_device *dev, musec_dtype dtype, int64_t rows, int64_t cols)
@@ -189,7 +193,7 @@ static void axpby_case(ms_device *dev, musec_dtype dtype, int64_t rows, int64_t 
     op->free(dev, alpha.data), op->free(dev, beta.data);
 }
 
-TEST_EACH_DEVICE(axpby_takes_lists, dev) { each_case(dev, axpby_case); }
+TEST_GROUPED(axpby)
 
 /* x and the second out are lists, y and the first out stacks; then x in place. */
 static void combine_case(ms_device *dev, musec_dtype dtype, int64_t rows, int64_t cols)
@@ -229,13 +233,13 @@ static void combine_case(ms_device *dev, musec_dtype dtype, int64_t rows, int64_
     stack_free(&y), stack_free(&s), stack_free(&t);
 }
 
-TEST_EACH_DEVICE(combine_takes_lists, dev) { each_case(dev, combine_case); }
+TEST_GROUPED(combine)
 
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
 static const ms_moments rates = { 0.9, 0.97, 0.99, -3.0, 1e-3, 0.19, 0.0591 };
 
-/* What a weight keeps is a stack: m, v, slow.  Its gradient and the step are lists. */
+/* The states m, v and slow are stacks, the gradients and the steps are lists. */
 static void moments_case(ms_device *dev, musec_dtype dtype, int64_t rows, int64_t cols)
 {
     const ms_device_ops *op = dev->ops;
@@ -267,9 +271,9 @@ static void moments_case(ms_device *dev, musec_dtype dtype, int64_t rows, int64_
     }
 }
 
-TEST_EACH_DEVICE(moments_take_lists, dev) { each_case(dev, moments_case); }
+TEST_GROUPED(moments)
 
-/* Is the copy the weight, rounded once more?  Both as lists of the host. */
+/* Every copy must be its weight, rounded once more. */
 static void check_copies(ms_device *dev, const list *w, const list *copy)
 {
     unsigned char *ws = check_alloc(w->bytes), *cs = check_alloc(copy->bytes),
@@ -298,7 +302,7 @@ typedef struct decay_call {
     bool   cautious;
 } decay_call;
 
-/* u is a stack, the weights are a list, and so are their copies. */
+/* u is a stack; the weights and their copies are lists. */
 static void decay_add_once(ms_device *dev, musec_dtype u_dtype, musec_dtype dtype,
                            musec_dtype copy_dtype, int64_t rows, int64_t cols, decay_call c)
 {
@@ -334,7 +338,7 @@ static void decay_add_case(ms_device *dev, musec_dtype dtype, int64_t rows, int6
     double      *steps = oracle_gaussian(1, COUNT_OF_LIST, 18);
     double      *decay = oracle_gaussian(1, COUNT_OF_LIST, 19);
     const ms_vec vec   = random_vec(dev, 20);
-    /* a number per matrix in host memory, on the device, or none */
+    /* a number per matrix in host or in device memory, or a constant */
     const decay_call calls[] = {
         { ms_const(0.3), ms_const(0.2), false },
         { ms_host(steps), ms_host(decay), true },
@@ -353,10 +357,9 @@ static void decay_add_case(ms_device *dev, musec_dtype dtype, int64_t rows, int6
     free(steps), free(decay);
 }
 
-TEST_EACH_DEVICE(decay_add_takes_lists, dev) { each_case(dev, decay_add_case); }
+TEST_GROUPED(decay_add)
 
-/* Stacks with numbers in host memory: each matrix has its own. */
-TEST_EACH_DEVICE(decay_add_lists_numbers_of_stacks, dev)
+TEST_EACH_DEVICE(decay_add_takes_a_host_number_per_matrix_of_a_stack, dev)
 {
     double *steps = oracle_gaussian(1, COUNT_OF_LIST, 21);
     stack   u     = stack_random(dev, MUSEC_F32, COUNT_OF_LIST, ROWS, COLS, 22);
@@ -385,7 +388,7 @@ static void check_vecs(ms_device *dev, ms_vec got, ms_vec want, const char *what
               "%s of matrix %zu: %.17g in the list, %.17g alone", what, i, a[i], b[i]);
 }
 
-/* A few matrices have a NaN, at their last element, or an infinity, at their first. */
+/* A few matrices get a NaN as their last element or an infinity as their first. */
 static void put_nonfinite(ms_device *dev, list *l)
 {
     const float  bad32[] = { NAN, INFINITY };
@@ -401,19 +404,19 @@ static void put_nonfinite(ms_device *dev, list *l)
     }
 }
 
-/* x is a stack, y a list that holds what is no number, and so does out then. */
+/* x is a stack, y a list with NaN and infinity. */
 static void average_case(ms_device *dev, musec_dtype dtype, int64_t rows, int64_t cols)
 {
     const ms_device_ops *op = dev->ops;
     const musec_dtype    outs =
         dtype == MUSEC_F32 && ms_device_has(dev, MUSEC_F16) ? MUSEC_F16 : dtype;
     ms_vec coef = random_vec(dev, 31);
-    ms_vec top = random_vec(dev, 32), top_one = random_vec(dev, 33);
+    ms_vec max = random_vec(dev, 32), max_one = random_vec(dev, 33);
     stack  x = stack_random(dev, dtype, COUNT_OF_LIST, rows, cols, 34);
     list   y = list_make(dev, dtype, rows, cols, 35);
     stack  s = poisoned(dev, outs, rows, cols), t = poisoned(dev, outs, rows, cols);
     put_nonfinite(dev, &y);
-    CHECK_OK(dev, op->average(dev, ms_each(coef), x.mat, ms_const(0.4), y.mat, s.mat, top));
+    CHECK_OK(dev, op->average(dev, ms_each(coef), x.mat, ms_const(0.4), y.mat, s.mat, max));
     EACH_MATRIX(b)
     {
         const ms_term term = { .x_coef = ms_num_slice(ms_each(coef), b, 1),
@@ -421,18 +424,18 @@ static void average_case(ms_device *dev, musec_dtype dtype, int64_t rows, int64_
                                .out    = ms_mat_slice(t.mat, b, 1) };
         CHECK_OK(dev,
                  op->combine(dev, ms_mat_slice(x.mat, b, 1), ms_mat_slice(y.mat, b, 1), &term, 1));
-        CHECK_OK(dev, op->absmax(dev, ms_mat_slice(y.mat, b, 1), ms_vec_slice(top_one, b, 1)));
+        CHECK_OK(dev, op->absmax(dev, ms_mat_slice(y.mat, b, 1), ms_vec_slice(max_one, b, 1)));
     }
     check_same_stacks(&s, &t, "average");
-    check_vecs(dev, top, top_one, "average");
-    op->free(dev, coef.data), op->free(dev, top.data), op->free(dev, top_one.data);
+    check_vecs(dev, max, max_one, "average");
+    op->free(dev, coef.data), op->free(dev, max.data), op->free(dev, max_one.data);
     list_free(&y);
     stack_free(&x), stack_free(&s), stack_free(&t);
 }
 
-TEST_EACH_DEVICE(average_takes_lists, dev) { each_case(dev, average_case); }
+TEST_GROUPED(average)
 
-static void reduce_case(ms_device *dev, musec_dtype dtype, int64_t rows, int64_t cols)
+static void reductions_case(ms_device *dev, musec_dtype dtype, int64_t rows, int64_t cols)
 {
     typedef musec_status     reduction(ms_device * d, ms_mat x, ms_vec out);
     reduction *const         ops[]   = { dev->ops->sum, dev->ops->sumsq, dev->ops->absmax,
@@ -449,7 +452,7 @@ static void reduce_case(ms_device *dev, musec_dtype dtype, int64_t rows, int64_t
             EACH_MATRIX(b)
             CHECK_OK(dev, ops[i](dev, ms_mat_slice(x.mat, b, 1), ms_vec_slice(want, b, 1)));
             check_vecs(dev, got, want, names[i]);
-            CHECK_OK(dev, ops[i](dev, s.mat, got)); /* the shape alone decides on the order */
+            CHECK_OK(dev, ops[i](dev, s.mat, got)); /* sums have an order by the shape alone */
             check_vecs(dev, got, want, names[i]);
         }
         dev->ops->free(dev, got.data), dev->ops->free(dev, want.data);
@@ -458,10 +461,10 @@ static void reduce_case(ms_device *dev, musec_dtype dtype, int64_t rows, int64_t
     }
 }
 
-TEST_EACH_DEVICE(reductions_take_lists, dev) { each_case(dev, reduce_case); }
+TEST_GROUPED(reductions)
 
-/* Numbers in host memory, on the device, and a constant, to a program that has several. */
-TEST_EACH_DEVICE(scalars_take_lists, dev)
+/* The inputs are in host memory, in device memory, and constants. */
+TEST_EACH_DEVICE(scalar_programs_take_numbers_of_every_kind, dev)
 {
     double *x[2] = { oracle_gaussian(1, COUNT_OF_LIST, 27), oracle_gaussian(1, COUNT_OF_LIST, 28) };
     const ms_vec          each = random_vec(dev, 29);

@@ -1,6 +1,6 @@
-/* device_network_test.c - what the network ops promise that needs no reference: sums in order,
- * norms that are kept, losses that are logarithms.  The cases of device_ops_test.c hold them to
- * `ref`; these hold `ref` as well.  device_attention_test.c does the same for attention.
+/* device_network_test.c - properties of the network ops that need no reference: the order of sums,
+ * norms that stay, losses that are logarithms.  device_ops_test.c compares the other devices with
+ * `ref`; these tests hold for `ref` as well.  device_attention_test.c does the same for attention.
  *
  * Bounds are a few eps of the dtype for each operation, and n eps for a sum of n terms; where
  * numbers are small integers and powers of two nothing is rounded, and the answer is exact. */
@@ -14,7 +14,27 @@
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-TEST_EACH_DEVICE(embed_grad_adds_in_order, dev)
+/* The gradient of a table, whose rows get the gradients of their tokens in the tokens' order. */
+static stack check_embed_grad(ms_device *dev, ms_ids ids, const int32_t *tokens, const stack *dout,
+                              musec_dtype t, int64_t rows)
+{
+    const int64_t cols = dout->mat.cols;
+    stack         dtab = stack_random(dev, t, 1, rows, cols, 2);
+    stack         want = stack_random(dev, t, 1, rows, cols, 2);
+    for (int64_t i = 0; i < ids.count; i++)
+        for (int64_t j = 0; j < cols; j++)
+            ms_put(want.host, 0, tokens[i], j,
+                   ms_at(want.host, 0, tokens[i], j) + ms_at(dout->host, 0, i, j));
+    CHECK_OK(dev, dev->ops->embed_grad(dev, ids, dout->mat, dtab.mat));
+    stack_receive(&dtab);
+    CHECK(memcmp(dtab.host.data, want.host.data, want.bytes) == 0,
+          "%s, %lld columns: another order or sum", ms_dtype_name(dout->mat.dtype),
+          (long long)cols);
+    stack_free(&want);
+    return dtab;
+}
+
+TEST_EACH_DEVICE(embed_reads_rows_and_its_gradient_adds_in_order, dev)
 {
     enum { TOKENS = 9, ROWS = 4, COLS = 5 };
     static const int32_t tokens[TOKENS] = { 3, 0, 3, 3, 0, 3, 2, 3, 3 };
@@ -22,29 +42,20 @@ TEST_EACH_DEVICE(embed_grad_adds_in_order, dev)
     EACH_DTYPE(t)
     {
         stack dout = stack_random(dev, t, 1, TOKENS, COLS, 1);
-        stack dtab = stack_random(dev, t, 1, ROWS, COLS, 2),
-              want = stack_random(dev, t, 1, ROWS, COLS, 2);
-        for (int64_t i = 0; i < TOKENS; i++)
-            for (int64_t j = 0; j < COLS; j++)
-                ms_put(want.host, 0, tokens[i], j,
-                       ms_at(want.host, 0, tokens[i], j) + ms_at(dout.host, 0, i, j));
-        CHECK_OK(dev, dev->ops->embed_grad(dev, ids, dout.mat, dtab.mat));
-        stack_receive(&dtab);
-        CHECK(memcmp(dtab.host.data, want.host.data, want.bytes) == 0, "another order or sum");
-
+        stack dtab = check_embed_grad(dev, ids, tokens, &dout, t, ROWS);
         CHECK_OK(dev, dev->ops->embed(dev, ids, dtab.mat, dout.mat));
         stack_receive(&dout);
         for (int64_t i = 0; i < TOKENS; i++)
             for (int64_t j = 0; j < COLS; j++)
                 CHECK(ms_at(dout.host, 0, i, j) == ms_at(dtab.host, 0, tokens[i], j),
                       "token %lld is not row %d", (long long)i, tokens[i]);
-        stack_free(&dout), stack_free(&dtab), stack_free(&want);
+        stack_free(&dout), stack_free(&dtab);
     }
     dev->ops->free(dev, ids.data);
 }
 
-/* Ids of one token, of a few, and of so many that they are added in another way; rows that are read
- * in vectors, in pairs and one by one. */
+/* Some ids occur once, some a few times, one so often that another algorithm adds its rows.  The
+ * widths are read in vectors, in pairs and one by one. */
 TEST_EACH_DEVICE(embed_grad_of_frequent_ids_adds_in_order, dev)
 {
     enum { TOKENS = 700, ROWS = 300 };
@@ -56,25 +67,14 @@ TEST_EACH_DEVICE(embed_grad_of_frequent_ids_adds_in_order, dev)
     const ms_ids ids = ids_make(dev, tokens, TOKENS);
     for (size_t t = 0; t < COUNT(dtypes); t++)
         for (size_t w = 0; w < COUNT(widths) && ms_device_has(dev, dtypes[t]); w++) {
-            const int64_t cols = widths[w];
-            stack         dout = stack_random(dev, dtypes[t], 1, TOKENS, cols, 1);
-            stack         dtab = stack_random(dev, MUSEC_F32, 1, ROWS, cols, 2);
-            stack         want = stack_random(dev, MUSEC_F32, 1, ROWS, cols, 2);
-            for (int64_t i = 0; i < TOKENS; i++)
-                for (int64_t j = 0; j < cols; j++)
-                    ms_put(want.host, 0, tokens[i], j,
-                           ms_at(want.host, 0, tokens[i], j) + ms_at(dout.host, 0, i, j));
-            CHECK_OK(dev, dev->ops->embed_grad(dev, ids, dout.mat, dtab.mat));
-            stack_receive(&dtab);
-            CHECK(memcmp(dtab.host.data, want.host.data, want.bytes) == 0,
-                  "%s, %lld columns: another order or sum", ms_dtype_name(dtypes[t]),
-                  (long long)cols);
-            stack_free(&dout), stack_free(&dtab), stack_free(&want);
+            stack dout = stack_random(dev, dtypes[t], 1, TOKENS, widths[w], 1);
+            stack dtab = check_embed_grad(dev, ids, tokens, &dout, MUSEC_F32, ROWS);
+            stack_free(&dout), stack_free(&dtab);
         }
     dev->ops->free(dev, ids.data);
 }
 
-/* The rms of a row is 1 whatever its size, and moving along the row changes nothing. */
+/* Whatever the size of a row, its rms becomes 1, and its gradient is orthogonal to it. */
 TEST_EACH_DEVICE(rmsnorm_gives_rms_one, dev)
 {
     static const double sizes[] = { 1.0, 1e-6, 1e6, 3.0, 0.0 };
@@ -105,13 +105,13 @@ TEST_EACH_DEVICE(rmsnorm_gives_rms_one, dev)
     }
 }
 
-/* Rows of threes and eps 7: r = 1/4.  dout has nothing along the row: dx <- beta dx + dout / 4. */
+/* Rows of threes with eps 7 have r = 1/4.  dout is orthogonal to them: dx <- beta dx + dout / 4. */
 TEST_EACH_DEVICE(rmsnorm_adds_eps_and_beta, dev)
 {
     enum { COLS = 8 };
     EACH_DTYPE_OF(dev, t, MUSEC_F16)
     {
-        /* exact where the host computes; a GPU may be off by the rounding of a root */
+        /* exact on the host; a GPU may be off by the rounding of a square root */
         const double close = ms_is_on_host(dev) ? 0.0 : 2.0 * ms_dtype_eps(t);
         stack        x = stack_make(dev, t, 1, 1, COLS), y = stack_make(dev, t, 1, 1, COLS);
         stack        g = stack_make(dev, t, 1, 1, COLS), dx = stack_make(dev, t, 1, 1, COLS);
@@ -134,17 +134,17 @@ TEST_EACH_DEVICE(rmsnorm_adds_eps_and_beta, dev)
 
 /* ---- rope ------------------------------------------------------------------------------------ */
 
-enum { POSITIONS = 40, HEAD = 12, PAIRS = 4 }; /* two pairs stay where they are */
+enum { POSITIONS = 40, HEAD = 12, PAIRS = 4 }; /* the other two pairs of columns are not rotated */
 
-typedef struct turning {
+typedef struct rotation {
     stack   cos, sin;
     ms_rope rope;
-} turning;
+} rotation;
 
-static turning turning_make(ms_device *d, musec_dtype t, bool adjacent, double norm_eps)
+static rotation rotation_make(ms_device *d, musec_dtype t, bool adjacent, double norm_eps)
 {
-    turning r = { .cos = stack_make(d, t, 1, POSITIONS, PAIRS),
-                  .sin = stack_make(d, t, 1, POSITIONS, PAIRS) };
+    rotation r = { .cos = stack_make(d, t, 1, POSITIONS, PAIRS),
+                   .sin = stack_make(d, t, 1, POSITIONS, PAIRS) };
     for (int64_t i = 0; i < POSITIONS; i++)
         for (int64_t j = 0; j < PAIRS; j++) {
             ms_put(r.cos.host, 0, i, j, cos((double)i / (double)(j + 1)));
@@ -156,17 +156,17 @@ static turning turning_make(ms_device *d, musec_dtype t, bool adjacent, double n
     return r;
 }
 
-static void turning_free(turning *r) { stack_free(&r->cos), stack_free(&r->sin); }
+static void rotation_free(rotation *r) { stack_free(&r->cos), stack_free(&r->sin); }
 
-/* One q and one k, at every position: lengths stay, q.k depends on how far apart they are, what is
- * beyond the pairs keeps its bits, and the gradient turns back. */
+/* The same q and k stand at every position.  Their lengths stay, q.k depends on their distance
+ * alone, columns beyond the pairs keep their bits, and the gradient rotates back. */
 TEST_EACH_DEVICE(rope_is_relative, dev)
 {
     EACH_DTYPE(t)
     {
         for (int adjacent = 0; adjacent < 2; adjacent++) {
             const double eps = ms_dtype_eps(t);
-            turning      r   = turning_make(dev, t, adjacent == 1, -1.0);
+            rotation     r   = rotation_make(dev, t, adjacent == 1, -1.0);
             stack        x   = stack_random(dev, t, 2, POSITIONS, HEAD, 5);
             stack        y   = stack_make(dev, t, 2, POSITIONS, HEAD),
                   back       = stack_make(dev, t, 2, POSITIONS, HEAD);
@@ -201,16 +201,16 @@ TEST_EACH_DEVICE(rope_is_relative, dev)
                 }
             }
             stack_free(&x), stack_free(&y), stack_free(&back);
-            turning_free(&r);
+            rotation_free(&r);
         }
     }
 }
 
-/* A quarter turn takes (1, 0) to (0, -1), whichever columns are the pair. */
-TEST_EACH_DEVICE(rope_turns_the_right_pair, dev)
+/* A rotation by 90 degrees takes (1, 0) to (0, -1), whichever columns are the pair. */
+TEST_EACH_DEVICE(rope_rotates_the_right_pair, dev)
 {
     for (int adjacent = 0; adjacent < 2; adjacent++) {
-        turning       r       = turning_make(dev, MUSEC_F32, adjacent == 1, -1.0);
+        rotation      r       = rotation_make(dev, MUSEC_F32, adjacent == 1, -1.0);
         stack         x       = stack_make(dev, MUSEC_F32, 1, 1, HEAD);
         const int64_t partner = adjacent == 1 ? 3 : 1 + HEAD / 2;
         const int64_t self    = adjacent == 1 ? 2 : 1; /* pair 1 */
@@ -224,17 +224,17 @@ TEST_EACH_DEVICE(rope_turns_the_right_pair, dev)
             CHECK(ms_at(x.host, 0, 0, j) == (j == partner ? -1.0 : 0.0), "column %lld is %g",
                   (long long)j, ms_at(x.host, 0, 0, j));
         stack_free(&x);
-        turning_free(&r);
+        rotation_free(&r);
     }
 }
 
-TEST_EACH_DEVICE(rope_may_normalise, dev)
+TEST_EACH_DEVICE(rope_with_norm_eps_is_rmsnorm_then_rope, dev)
 {
     EACH_DTYPE(t)
     {
-        turning r = turning_make(dev, t, true, 1e-6);
-        stack   x = stack_random(dev, t, 2, POSITIONS, HEAD, 6),
-              y   = stack_make(dev, t, 2, POSITIONS, HEAD);
+        rotation r = rotation_make(dev, t, true, 1e-6);
+        stack    x = stack_random(dev, t, 2, POSITIONS, HEAD, 6),
+              y    = stack_make(dev, t, 2, POSITIONS, HEAD);
         CHECK_OK(dev, dev->ops->rope(dev, r.rope, x.mat, y.mat));
         stack_receive(&y);
         r.rope.norm_eps = -1.0;
@@ -248,7 +248,7 @@ TEST_EACH_DEVICE(rope_may_normalise, dev)
                               2.0 * HEAD * ms_dtype_eps(t),
                           "(%lld, %lld, %lld)", (long long)b, (long long)i, (long long)j);
         stack_free(&x), stack_free(&y);
-        turning_free(&r);
+        rotation_free(&r);
     }
 }
 
@@ -264,9 +264,7 @@ TEST_EACH_DEVICE(relu2_of_special_values, dev)
     {
         stack x = stack_make(dev, t, 1, 1, N), y = stack_make(dev, t, 1, 1, N);
         stack dx = stack_make(dev, t, 1, 1, N), by_out = stack_make(dev, t, 1, 1, N);
-        for (int64_t j = 0; j < N; j++)
-            ms_put(x.host, 0, 0, j, in[j]);
-        stack_send(&x);
+        stack_set(&x, in);
         CHECK_OK(dev, dev->ops->fill(dev, 3.0, dx.mat));
         CHECK_OK(dev, dev->ops->unary(dev, MS_UNARY_RELU2, x.mat, y.mat));
         CHECK_OK(dev, dev->ops->relu2_grad_from_out(dev, y.mat, dx.mat, by_out.mat));
@@ -283,11 +281,11 @@ TEST_EACH_DEVICE(relu2_of_special_values, dev)
     }
 }
 
-/* The root of a rounded square is the number: gradients from out have the bits of those from x, as
- * far as squares are normal numbers.  Every mantissa of 16 bits, and as many of the others. */
-TEST_EACH_DEVICE(relu2_grad_from_out_has_the_same_bits, dev)
+/* The square root of a rounded square is the number itself, as far as squares are normal numbers.
+ * The inputs have every mantissa of 16 bits, and as many of the wider dtypes. */
+TEST_EACH_DEVICE(relu2_grads_from_out_and_from_x_have_the_same_bits, dev)
 {
-    static const int64_t widths[] = { 1024, 1023 }; /* in vectors, and one by one */
+    static const int64_t widths[] = { 1024, 1023 }; /* read in vectors, and one by one */
     EACH_DTYPE_OF(dev, t, MUSEC_F16)
     for (size_t w = 0; w < COUNT(widths); w++) {
         const int     low = t == MUSEC_F16 ? -7 : -62, high = t == MUSEC_F16 ? 6 : 62;
@@ -296,7 +294,7 @@ TEST_EACH_DEVICE(relu2_grad_from_out_has_the_same_bits, dev)
         stack dout = stack_random(dev, t, 1, rows, cols, 4), dx = stack_make(dev, t, 1, rows, cols);
         for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < cols; j++) {
-                const double some = fabs(ms_at(x.host, 0, i, j)) / 4096.0; /* of f32 and f64 */
+                const double some = fabs(ms_at(x.host, 0, i, j)) / 4096.0; /* for f32 and f64 */
                 const double more = ms_dtype_bytes(t) == 2 ? 0.0 : fmin(some, 0x1p-10);
                 const double size = ldexp(1.0 + (double)j / 1024.0 + more, low + (int)i);
                 ms_put(x.host, 0, i, j, (i + j / 2) % 4 == 0 ? -size : size);
@@ -314,8 +312,8 @@ TEST_EACH_DEVICE(relu2_grad_from_out_has_the_same_bits, dev)
     }
 }
 
-/* Shut, half open, open: each row and head has its own gate. */
-TEST_EACH_DEVICE(gates_open_and_shut, dev)
+/* Each row and head has its own gate: closed, half open or open. */
+TEST_EACH_DEVICE(gates_scale_rows_of_heads, dev)
 {
     static const double gates[2][3] = { { -1e4, 0.0, 1e4 }, { 0.0, 1e4, -1e4 } };
     static const double open[2][3]  = { { 0.0, 0.5, 1.0 }, { 0.5, 1.0, 0.0 } };
@@ -324,10 +322,7 @@ TEST_EACH_DEVICE(gates_open_and_shut, dev)
         stack s = stack_make(dev, t, 1, 2, 3), y = stack_random(dev, t, 3, 2, 5, 7);
         stack out = stack_make(dev, t, 3, 2, 5), dy = stack_make(dev, t, 3, 2, 5);
         stack ds = stack_make(dev, t, 1, 2, 3);
-        for (int64_t i = 0; i < 2; i++)
-            for (int64_t h = 0; h < 3; h++)
-                ms_put(s.host, 0, i, h, gates[i][h]);
-        stack_send(&s);
+        stack_set(&s, gates[0]);
         CHECK_OK(dev, dev->ops->gate(dev, s.mat, y.mat, out.mat));
         CHECK_OK(dev, dev->ops->gate_grad(dev, s.mat, y.mat, y.mat, dy.mat, ds.mat));
         stack_receive(&out), stack_receive(&dy), stack_receive(&ds);
@@ -347,7 +342,7 @@ TEST_EACH_DEVICE(gates_open_and_shut, dev)
     }
 }
 
-/* x and y of ones and twos: all sums are small integers.  dy and dw are added to. */
+/* x is of ones and y of twos, so that all sums are small integers. */
 TEST_EACH_DEVICE(mix_grad_accumulates, dev)
 {
     enum { ROWS = 70, COLS = 3 };
@@ -357,9 +352,7 @@ TEST_EACH_DEVICE(mix_grad_accumulates, dev)
         stack y = stack_make(dev, t, 1, ROWS, COLS), out = stack_make(dev, t, 1, ROWS, COLS);
         stack dx = stack_make(dev, t, 1, ROWS, COLS), dy = stack_make(dev, t, 1, ROWS, COLS);
         stack dw = stack_make(dev, t, 1, 1, 2);
-        ms_put(w.host, 0, 0, 0, 3.0);
-        ms_put(w.host, 0, 0, 1, -0.5);
-        stack_send(&w);
+        stack_set(&w, (double[]){ 3.0, -0.5 });
         CHECK_OK(dev, dev->ops->fill(dev, 1.0, x.mat));
         CHECK_OK(dev, dev->ops->fill(dev, 2.0, y.mat));
         CHECK_OK(dev, dev->ops->fill(dev, 10.0, dy.mat));
@@ -392,13 +385,13 @@ static void run_xent(ms_device *dev, ms_xent x, stack *logits, double loss[2])
     dev->ops->free(dev, vec.data);
 }
 
-/* Logits all alike: each term is log(n), whatever the cap, and the gradient of each logit is
- * sum w / n, less the weights of the targets that it is.  Row 1 of three lacks one
- * target, row 2 lacks two. */
+/* With equal logits each term is log(n), whatever the cap, and the gradient of a logit is sum w / n
+ * less the weights of the targets with its id.  At the end of the stream targets are missing: one
+ * of row 1, two of row 2. */
 TEST_EACH_DEVICE(uniform_logits_cost_log_n, dev)
 {
     enum { ROWS = 3, N = 50 };
-    static const int32_t targets[] = { 9, 9, 7, 7, 3 }; /* of a stream; the chunk begins at 2 */
+    static const int32_t targets[]      = { 9, 9, 7, 7, 3 }; /* the chunk begins at 2 */
     static const double  terms[ROWS][N] = { { [7] = 1.5, [3] = 0.25 },
                                             { [7] = 1.0, [3] = 0.5 },
                                             { [3] = 1.0 } };
@@ -420,13 +413,13 @@ TEST_EACH_DEVICE(uniform_logits_cost_log_n, dev)
                                      .grad_scale = 2.0 }; /* caps of slope 1 at 0 */
             CHECK_OK(dev, dev->ops->fill(dev, 0.0, z.mat));
             run_xent(dev, x, &z, loss);
-            const double room = (N + 15.0) * eps; /* 15: a capped logit */
-            CHECK(fabs(loss[0] - 10.0 - 4.25 * each) <= 10.0 * room * each, "%.17g", loss[0]);
-            CHECK(fabs(loss[1] - 20.0 - 3.0 * each) <= 10.0 * room * each, "%.17g", loss[1]);
+            const double bound = (N + 15.0) * eps; /* 15: a capped logit */
+            CHECK(fabs(loss[0] - 10.0 - 4.25 * each) <= 10.0 * bound * each, "%.17g", loss[0]);
+            CHECK(fabs(loss[1] - 20.0 - 3.0 * each) <= 10.0 * bound * each, "%.17g", loss[1]);
             for (int64_t i = 0; i < ROWS; i++)
                 for (int64_t j = 0; j < N; j++)
                     CHECK(fabs(ms_at(z.host, 0, i, j) - 2.0 * (weights[i] / N - terms[i][j])) <=
-                              8.0 * eps + 2.0 * room * weights[i] / N,
+                              8.0 * eps + 2.0 * bound * weights[i] / N,
                           "cap %d: (%lld, %lld): %g", cap, (long long)i, (long long)j,
                           ms_at(z.host, 0, i, j));
             stack_free(&z);
@@ -434,7 +427,7 @@ TEST_EACH_DEVICE(uniform_logits_cost_log_n, dev)
     dev->ops->free(dev, ids.data);
 }
 
-/* Two logits: the loss is log(1 + exp(z1 - z0)), z being what the cap makes of them. */
+/* With two logits the loss is log(1 + exp(z1 - z0)), z being the capped logits. */
 TEST_EACH_DEVICE(caps_have_their_values, dev)
 {
     static const double raw[][2] = { { -5.0, 2.5 }, { 40.0, -3.0 }, { 0.0, 1.0 }, { -30.0, 30.0 } };
@@ -453,12 +446,11 @@ TEST_EACH_DEVICE(caps_have_their_values, dev)
                                 .n_weights = 1,
                                 .weights   = { 1.0 } };
             for (int j = 0; j < 2; j++) {
-                ms_put(y.host, 0, 0, j, raw[i][j]);
                 z[j] = raw[i][j];
                 if (cap == MS_CAP_TANH) z[j] = 15.0 * tanh(raw[i][j] / 15.0);
                 if (cap == MS_CAP_SIGMOID) z[j] = 23.0 / (1.0 + exp(-(raw[i][j] + 5.0) / 7.5));
             }
-            stack_send(&y);
+            stack_set(&y, raw[i]);
             run_xent(dev, x, &y, loss);
             CHECK(fabs(loss[0] - log1p(exp(z[1] - z[0]))) <= 100.0 * ms_dtype_eps(t),
                   "cap %d of %g and %g: %.17g", cap, raw[i][0], raw[i][1], loss[0]);
@@ -470,8 +462,8 @@ TEST_EACH_DEVICE(caps_have_their_values, dev)
     dev->ops->free(dev, ids.data);
 }
 
-/* Beyond what exp takes, and where there is no number at all. */
-TEST_EACH_DEVICE(xent_of_huge_logits, dev)
+/* The logits are beyond the range of exp.  A NaN spoils its own row alone, and the loss. */
+TEST_EACH_DEVICE(xent_of_huge_logits_and_nan, dev)
 {
     static const int32_t targets[] = { 1, 0, 0 };
     const ms_ids         ids       = ids_make(dev, targets, 3);
@@ -480,11 +472,7 @@ TEST_EACH_DEVICE(xent_of_huge_logits, dev)
         stack   y       = stack_make(dev, t, 1, 3, 2);
         double  loss[2] = { 0.0, 0.0 };
         ms_xent x       = { .targets = ids, .n_weights = 1, .weights = { 1.0 }, .grad_scale = 1.0 };
-        for (int64_t i = 0; i < 3; i++) {
-            ms_put(y.host, 0, i, 0, 1e4);
-            ms_put(y.host, 0, i, 1, -1e4);
-        }
-        stack_send(&y);
+        stack_set(&y, (double[]){ 1e4, -1e4, 1e4, -1e4, 1e4, -1e4 });
         run_xent(dev, x, &y, loss);
         CHECK(loss[0] == 2e4 && loss[1] == 2e4, "%.17g", loss[0]);
         for (int64_t i = 0; i < 3; i++)
@@ -502,11 +490,11 @@ TEST_EACH_DEVICE(xent_of_huge_logits, dev)
     dev->ops->free(dev, ids.data);
 }
 
-/* What the formulas of device.h give, in double. */
+/* The gradient by the formulas of device.h, in double. */
 static double softmax_grad(const ms_xent *x, const ms_mat raw, int64_t row, int64_t j, double *z,
                            double *slope)
 {
-    double top = -INFINITY, sum = 0.0;
+    double max = -INFINITY, sum = 0.0;
     for (int64_t k = 0; k < raw.cols; k++) {
         const double y = ms_at(raw, 0, row, k), t = tanh(y / x->cap_scale);
         const double s = 1.0 / (1.0 + exp(-(y + x->cap_shift) / x->cap_width));
@@ -514,16 +502,15 @@ static double softmax_grad(const ms_xent *x, const ms_mat raw, int64_t row, int6
         if (x->cap == MS_CAP_TANH) z[k] = x->cap_scale * t, slope[k] = 1.0 - t * t;
         if (x->cap == MS_CAP_SIGMOID)
             z[k] = x->cap_scale * s, slope[k] = x->cap_scale / x->cap_width * s * (1.0 - s);
-        top = fmax(top, z[k]);
+        max = fmax(max, z[k]);
     }
     for (int64_t k = 0; k < raw.cols; k++)
-        sum += exp(z[k] - top);
-    return slope[j] * exp(z[j] - top) / sum;
+        sum += exp(z[k] - max);
+    return slope[j] * exp(z[j] - max) / sum;
 }
 
-/* More rows than a GPU has blocks, so that one goes from row to row; caps near and far from what
- * exp takes; rows of one width for each way.  A few elements of every row are looked at: ends,
- * middle, the target. */
+/* There are more rows than a GPU has blocks, so that each block takes several.  A few elements of
+ * some rows are checked: both ends, the middle, the target. */
 static void check_rows(ms_device *dev, musec_dtype t, int64_t rows, int64_t cols, ms_cap cap,
                        double scale)
 {
@@ -551,8 +538,8 @@ static void check_rows(ms_device *dev, musec_dtype t, int64_t rows, int64_t cols
             const double p    = softmax_grad(&x, was.host, i, look[k], z, slope);
             const double want = p - (look[k] == targets[i] ? slope[look[k]] : 0.0);
             const double got  = ms_at(y.host, 0, i, look[k]);
-            /* half an eps of the dtype; a capped logit is off by some eps of float32 times the
-             * cap, which is relative in p; the least numbers of f16 are 6e-8 apart */
+            /* Half an eps of the dtype; a capped logit is off by some eps of float32 times the
+             * cap, which is relative in p; the smallest numbers of f16 are 6e-8 apart. */
             CHECK(fabs(got - want) <=
                       0.51 * ms_dtype_eps(t) * fabs(want) + 4e-5 * p + 1e-6 * slope[look[k]] + 4e-8,
                   "%lld x %lld, cap %d of %g: (%lld, %lld) is %g, not %g", (long long)rows,
@@ -564,7 +551,8 @@ static void check_rows(ms_device *dev, musec_dtype t, int64_t rows, int64_t cols
     free(slope), free(z), free(targets);
 }
 
-TEST_EACH_DEVICE(xent_goes_from_row_to_row, dev)
+/* The caps' scales are near the range of exp and far from it; each width has its own kernel. */
+TEST_EACH_DEVICE(xent_grads_of_many_rows_follow_the_formulas, dev)
 {
     if (ms_device_has(dev, MUSEC_F16)) check_rows(dev, MUSEC_F16, 1300, 264, MS_CAP_SIGMOID, 23.0);
     if (!ms_device_has(dev, MUSEC_BF16)) return;

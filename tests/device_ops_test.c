@@ -1,10 +1,10 @@
 /* device_ops_test.c - every case of every op, on every device.
  *
- * The cases are those of op_cases.h, which op_bench times in larger sizes.  Each is held to `ref`
- * on the same inputs in float64, within the bound that its row states; to touching nothing but its
- * outputs; to giving the same bits again, whatever the number of threads and, where the device
- * promises it, however matrices are stacked; to allocating nothing once warm; and its gradients,
- * computed with the ops themselves, to finite differences.
+ * The cases are those of op_cases.h, which op_bench.c times in larger sizes.  Values are compared
+ * with those of `ref` in float64 on the same inputs, within the bound that the op's row states.  An
+ * op writes its outputs alone.  It gives the same bits again, whatever the number of threads and,
+ * where the device promises it, however matrices are stacked.  It allocates nothing once warm.  Its
+ * gradients, computed with the ops themselves, agree with finite differences.
  *
  * MUSEC_TEST_SEED draws other inputs and, with MUSEC_TEST_CASES, other cases (check.h). */
 #include <math.h>
@@ -45,9 +45,8 @@ static const char *name_of(const op_case *c)
     return text;
 }
 
-/* What is large is not worth the time on `ref`, with nothing to gain from holding it to itself; the
- * less so in 16 bits, where it shows no more than that the bounds leave room for the one rounding
- * that there has to be. */
+/* Whether the case does not run.  Large cases on `ref` take long and compare it with itself; in 16
+ * bits they show no more than that the bounds allow for the one rounding of the result. */
 static bool is_left_out(const ms_device *dev, const op_case *c)
 {
     const op_kind *kind  = op_kind_of(c->op);
@@ -58,14 +57,7 @@ static bool is_left_out(const ms_device *dev, const op_case *c)
     return flops > 1e7 || (op_is_half(c->dtype) && c->m * c->n > 2000);
 }
 
-static ms_device *open_ref(void)
-{
-    ms_device *ref = NULL;
-    CHECK(musec_ctx_create(&ref, "ref") == MUSEC_OK, "no ref");
-    return ref;
-}
-
-static bool is_own(const op_mat *o) { return !o->absent && o->like < 0; } /* has its own buffer */
+static bool has_buffer(const op_mat *o) { return !o->absent && o->like < 0; }
 
 static size_t bytes_of(const op_mat *o) { return (size_t)o->elems * ms_dtype_bytes(o->mat.dtype); }
 
@@ -77,11 +69,11 @@ static unsigned char *download_all(op_args *a, size_t *bytes)
     for (int i = 0; i < a->n_vecs; i++)
         *bytes += (size_t)a->vec[i].vec.count * sizeof(double);
     for (int i = 0; i < a->n_mats; i++)
-        *bytes += is_own(&a->mat[i]) ? bytes_of(&a->mat[i]) : 0;
+        *bytes += has_buffer(&a->mat[i]) ? bytes_of(&a->mat[i]) : 0;
     all       = check_alloc(*bytes);
     size_t at = 0;
     for (int i = 0; i < a->n_mats; i++) {
-        if (!is_own(&a->mat[i])) continue;
+        if (!has_buffer(&a->mat[i])) continue;
         CHECK_OK(a->d, op_download(a, i, all + at));
         at += bytes_of(&a->mat[i]);
     }
@@ -95,7 +87,7 @@ static unsigned char *download_all(op_args *a, size_t *bytes)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-TEST_EACH_DEVICE(no_row_is_missing, dev)
+TEST_EACH_DEVICE(every_op_is_implemented, dev)
 {
     void (*row)(void);
     for (size_t i = 0; op_kind_at(i) != NULL; i++) {
@@ -104,7 +96,7 @@ TEST_EACH_DEVICE(no_row_is_missing, dev)
     }
 }
 
-TEST(every_row_has_cases)
+TEST(every_op_has_cases)
 {
     const size_t rows =
         (sizeof(ms_device_ops) - offsetof(ms_device_ops, alloc)) / sizeof(void (*)(void));
@@ -120,9 +112,9 @@ TEST(every_row_has_cases)
     CHECK(n_kinds == rows, "%zu rows, %zu of them have cases", rows, n_kinds);
 }
 
-/* ---- values, and nothing else ---------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
-/* The bits of a matrix's buffer that are none of its elements, and all of an input, stay. */
+/* Inputs are unchanged, and so is what lies between the elements of an output. */
 static void check_untouched(const op_args *a, int i, void *got, const char *name)
 {
     const op_mat *o     = &a->mat[i];
@@ -150,22 +142,21 @@ static void check_ids_untouched(const op_args *a, int i)
     free(got);
 }
 
-/* How far an output of this dtype may be from what `ref` says in float64, `size` being |op| or the
- * bound itself (op_cases.h).  Below the smallest normal number, what was rounded to 16 bits has an
- * absolute error, which the rest of an op may enlarge: 16 times is enough for all of them. */
+/* The largest difference from `ref` in float64 for an output of this dtype.  `size` is |op|, or the
+ * bound itself (op_cases.h).  Below the smallest normal number 16 bits have an absolute error,
+ * which the rest of an op may enlarge: 16 times is enough for all of them. */
 static double allowed(const op_kind *kind, const op_case *c, musec_dtype dtype, double size)
 {
     const double factor = kind->rounding(c), eps = ms_dtype_eps(dtype);
     if (kind->bounded) return size;
-    double room = factor * ms_dtype_eps(ms_dtype_accum(dtype)) * size;
+    double bound = factor * ms_dtype_eps(ms_dtype_accum(dtype)) * size;
     if (op_is_half(dtype))
-        room += (kind->stored > 0.0 ? kind->stored : 0.5) * eps * size +
-                16.0 * eps * ms_dtype_tiny(dtype);
-    return room;
+        bound += (kind->stored > 0.0 ? kind->stored : 0.5) * eps * size +
+                 16.0 * eps * ms_dtype_tiny(dtype);
+    return bound;
 }
 
-/* Exactly what rounding gives, once, or through float32 first where that is what the device
- * computes in. */
+/* Whether `got` is `want` rounded once, or rounded to float32 first, in which devices compute. */
 static bool is_rounded(double got, double want, musec_dtype dtype)
 {
     return got == op_rounded(want, dtype) ||
@@ -228,7 +219,7 @@ static void check_case(ms_device *dev, ms_device *ref, const op_case *c)
     else
         CHECK_OK(ref, op_run(&size));
     for (int i = 0; i < a.n_mats; i++) {
-        if (!is_own(&a.mat[i])) continue;
+        if (!has_buffer(&a.mat[i])) continue;
         void *image = check_alloc(bytes_of(&a.mat[i]));
         CHECK_OK(dev, op_download(&a, i, image));
         if (a.mat[i].role != OP_IN && !a.mat[i].basis)
@@ -245,7 +236,7 @@ static void check_case(ms_device *dev, ms_device *ref, const op_case *c)
 
 TEST_EACH_DEVICE(values_match_ref, dev)
 {
-    ms_device *ref = open_ref();
+    ms_device *ref = check_open("ref");
     for (size_t i = 0; i < n_cases; i++) {
         /* `ref` in float64 would be compared with itself */
         const bool itself = dev->kind == ref->kind && cases[i].dtype == MUSEC_F64;
@@ -254,8 +245,7 @@ TEST_EACH_DEVICE(values_match_ref, dev)
     musec_ctx_destroy(ref);
 }
 
-/* Mirrored results are symmetric to the last bit, not only within rounding. */
-TEST_EACH_DEVICE(symmetric_means_symmetric, dev)
+TEST_EACH_DEVICE(symmetric_results_equal_their_transposes, dev)
 {
     for (size_t i = 0; i < n_cases; i++) {
         const int out = 1;
@@ -278,7 +268,7 @@ TEST_EACH_DEVICE(symmetric_means_symmetric, dev)
 
 /* ---- the same bits --------------------------------------------------------------------------- */
 
-TEST_EACH_DEVICE(a_stack_is_its_matrices, dev)
+TEST_EACH_DEVICE(a_stack_has_the_bits_of_its_matrices_one_by_one, dev)
 {
     if (dev->kind->batch_variant) SKIP_DEVICE("%s promises no such thing", dev->name);
     for (size_t i = 0; i < n_cases; i++) {
@@ -301,11 +291,11 @@ TEST_EACH_DEVICE(a_stack_is_its_matrices, dev)
     }
 }
 
-/* On the CPU with one, two and three threads. */
-TEST_EACH_DEVICE(the_same_bits_again, dev)
+/* The CPU runs with one, two and three threads. */
+TEST_EACH_DEVICE(runs_have_the_same_bits_with_any_threads, dev)
 {
     const bool cpu = strcmp(dev->kind->name, "cpu") == 0;
-    if (strcmp(dev->name, "ref") == 0) return; /* it has none */
+    if (strcmp(dev->name, "ref") == 0) return; /* it has no threads */
     for (size_t i = 0; i < n_cases; i++) {
         op_args a;
         size_t  bytes;
@@ -329,7 +319,7 @@ TEST_EACH_DEVICE(the_same_bits_again, dev)
     if (cpu) CHECK_OK(dev, musec_ctx_set_threads(dev, 0));
 }
 
-/* The first run may make the workspace grow, the second joins its chunks; then it is there. */
+/* The workspace grows in the first run, and the second joins its chunks. */
 TEST_EACH_DEVICE(warm_runs_allocate_nothing, dev)
 {
     for (size_t i = 0; i < n_cases; i++) {
@@ -348,21 +338,16 @@ TEST_EACH_DEVICE(warm_runs_allocate_nothing, dev)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* G for every output that is compared: dense, float64, in device memory. */
+/* A dense random G in device memory for every output that is compared. */
 static void make_cotangents(op_args *a, op_cotangent *g)
 {
     const ms_device_ops *op = a->d->ops;
     *g                      = (op_cotangent){ 0 };
     for (int i = 0; i < a->n_mats; i++) {
         const ms_mat x = a->mat[i].mat;
-        if (!is_own(&a->mat[i]) || a->mat[i].role == OP_IN) continue;
+        if (!has_buffer(&a->mat[i]) || a->mat[i].role == OP_IN) continue;
         if (a->mat[i].basis || a->mat[i].aside) continue;
-        g->mat[i] = (ms_mat){ .rows   = x.rows,
-                              .cols   = x.cols,
-                              .ld     = x.cols,
-                              .count  = x.count,
-                              .stride = x.rows * x.cols,
-                              .dtype  = MUSEC_F64 };
+        g->mat[i] = ms_mat_of(musec_view_dense(NULL, MUSEC_F64, x.count, x.rows, x.cols));
         CHECK_OK(a->d, op->alloc(a->d, (size_t)(x.count * x.rows * x.cols) * 8, &g->mat[i].data));
         CHECK_OK(a->d, op->normal(a->d, 77 + (uint64_t)i, 0.0, 1.0, g->mat[i]));
     }
@@ -372,13 +357,7 @@ static void make_cotangents(op_args *a, op_cotangent *g)
         if (a->vec[i].role == OP_IN || a->vec[i].aside) continue;
         CHECK_OK(a->d, op->alloc(a->d, (size_t)count * 8, &data));
         g->vec[i]        = (ms_vec){ .data = data, .count = count };
-        const ms_mat row = { .data   = data,
-                             .rows   = 1,
-                             .cols   = count,
-                             .ld     = count,
-                             .count  = 1,
-                             .stride = count,
-                             .dtype  = MUSEC_F64 };
+        const ms_mat row = ms_mat_of(musec_view_dense(data, MUSEC_F64, 1, 1, count));
         CHECK_OK(a->d, op->normal(a->d, 99 + (uint64_t)i, 0.0, 1.0, row));
     }
 }
@@ -391,7 +370,7 @@ static void free_cotangents(op_args *a, op_cotangent *g)
         a->d->ops->free(a->d, g->vec[i].data);
 }
 
-/* sum <G, x> over a matrix operand: x in its buffer, G dense; both on the device */
+/* <G, x> summed over the matrices of an operand x; both are in device memory, G is dense. */
 static double inner(op_args *a, int i, ms_mat g)
 {
     const size_t n     = (size_t)(g.count * g.rows * g.cols);
@@ -408,7 +387,8 @@ static double inner(op_args *a, int i, ms_mat g)
     return sum;
 }
 
-static double objective(op_args *a, const op_cotangent *g) /* of what a run has left */
+/* The sum of <G, output> over all outputs of the last run. */
+static double objective(op_args *a, const op_cotangent *g)
 {
     double sum = 0.0;
     for (int i = 0; i < a->n_mats; i++)
@@ -425,7 +405,7 @@ static double objective(op_args *a, const op_cotangent *g) /* of what a run has 
     return sum;
 }
 
-/* x <- x + h E in the image of an operand; E dense, symmetric where the operand is */
+/* x <- x + h E in the image of an operand, E being dense. */
 static void move(op_args *a, int by, const double *e, double h)
 {
     const ms_mat x = op_host_view(a, by, a->mat[by].image);
@@ -435,6 +415,7 @@ static void move(op_args *a, int by, const double *e, double h)
                 ms_put(x, b, r, c, ms_at(x, b, r, c) + h * e[at]);
 }
 
+/* A random direction E, symmetric where the operand is. */
 static double *direction(const op_args *a, int by)
 {
     const ms_mat x = a->mat[by].mat;
@@ -446,9 +427,9 @@ static double *direction(const op_args *a, int by)
     return e;
 }
 
-/* d f / d h along E by the gradient and by (f(h) - f(-h)) / 2h.  Its error is h^2 f'''/6 plus
- * eps |f| / h: with h = 1e-5 about 1e-10 and 1e-11 of f, whose size the norms of E and of the
- * gradient bound; 1e-7 of that leaves room for the close singular values of random matrices. */
+/* Compares the slope along E by the gradient with (f(h) - f(-h)) / 2h.  The error of the latter is
+ * h^2 f'''/6 plus eps |f| / h, about 1e-10 and 1e-11 of f for h = 1e-5.  The norms of E and of the
+ * gradient bound f; 1e-7 of that allows for the close singular values of random matrices. */
 static void check_gradient(ms_device *dev, const op_case *c, int by)
 {
     const double h = 1e-5;
@@ -458,12 +439,7 @@ static void check_gradient(ms_device *dev, const op_case *c, int by)
     make_cotangents(&a, &g);
     const ms_mat x   = a.mat[by].mat;
     const size_t n   = (size_t)(x.count * x.rows * x.cols);
-    ms_mat       out = { .rows   = x.rows,
-                         .cols   = x.cols,
-                         .ld     = x.cols,
-                         .count  = x.count,
-                         .stride = x.rows * x.cols,
-                         .dtype  = MUSEC_F64 };
+    ms_mat       out = ms_mat_of(musec_view_dense(NULL, MUSEC_F64, x.count, x.rows, x.cols));
     double      *e = direction(&a, by), *grad = check_alloc(n * sizeof *grad), f[2];
     CHECK_OK(dev, dev->ops->alloc(dev, n * sizeof *grad, &out.data));
     CHECK_OK(dev, op_run(&a));
@@ -490,9 +466,9 @@ static void check_gradient(ms_device *dev, const op_case *c, int by)
     op_teardown(&a);
 }
 
-/* At points that are always the same: where two singular values happen to be close, differences
- * are too coarse to tell. */
-TEST_EACH_DEVICE(gradients_match_differences, dev)
+/* The points are always the same: where two singular values happen to be close, differences are too
+ * coarse to compare with. */
+TEST_EACH_DEVICE(gradients_match_finite_differences, dev)
 {
     for (size_t i = 0; i < n_cases; i++) {
         op_case        at   = cases[i];

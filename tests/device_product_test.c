@@ -6,9 +6,9 @@
  * cores cut them), and by half an eps of its own where it is stored in 16 bits.  sumsq and trace
  * are held to the oracle's c with the bounds that follow from this.
  *
- * What must not be written holds a NaN of its own bits: the gaps between rows and matrices, and all
- * of a matrix that `when` leaves out.  A symmetric c must equal its transpose bit for bit, and a
- * second run the first. */
+ * Memory that must not be written is filled with NaN before: the gaps between rows and matrices,
+ * and all matrices that the mask leaves out.  A symmetric c must equal its transpose bit for bit,
+ * and a second run the first. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,13 +19,7 @@
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-typedef struct placed { /* a stack with gaps, on the device and on the host */
-    ms_device *d;
-    ms_mat     mat, host;
-    size_t     bytes;
-} placed;
-
-typedef enum sort { ANY, SYMMETRIC, POISON } sort;
+typedef enum filling { ANY, SYMMETRIC, NANS } filling;
 
 typedef struct layout {
     musec_dtype dtype;
@@ -33,17 +27,11 @@ typedef struct layout {
     bool        trans;
 } layout;
 
-static void send(placed *x)
-{
-    CHECK_OK(x->d, x->d->ops->upload(x->d, x->host.data, x->bytes, x->mat.data));
-    CHECK_OK(x->d, x->d->ops->sync(x->d));
-}
-
-static placed place(ms_device *d, layout l, sort what, uint64_t seed)
+static stack place(ms_device *d, layout l, filling what, uint64_t seed)
 {
     const int64_t lines = l.trans ? l.cols : l.rows, ld = (l.trans ? l.rows : l.cols) + l.pad;
     const int64_t stride = lines * ld + l.pad;
-    placed        x = { .d = d, .bytes = (size_t)(l.count * stride) * ms_dtype_bytes(l.dtype) };
+    stack         x = { .d = d, .bytes = (size_t)(l.count * stride) * ms_dtype_bytes(l.dtype) };
     x.mat           = (ms_mat){ .rows   = l.rows,
                                 .cols   = l.cols,
                                 .ld     = ld,
@@ -55,43 +43,43 @@ static placed place(ms_device *d, layout l, sort what, uint64_t seed)
     x.host.data     = check_alloc(x.bytes);
     memset(x.host.data, 0xff, x.bytes); /* NaN in every dtype */
     CHECK_OK(d, d->ops->alloc(d, x.bytes, &x.mat.data));
-    if (what != POISON) {
+    if (what != NANS) {
         double *v = oracle_gaussian(l.count * l.rows, l.cols, seed);
         for (int64_t b = 0; b < l.count; b++)
             for (int64_t i = 0; i < l.rows; i++)
                 for (int64_t j = 0; j < l.cols; j++) {
-                    const bool    turn = what == SYMMETRIC && j > i;
-                    const int64_t row = turn ? j : i, col = turn ? i : j;
+                    const bool    mirror = what == SYMMETRIC && j > i;
+                    const int64_t row = mirror ? j : i, col = mirror ? i : j;
                     ms_put(x.host, b, i, j, v[(b * l.rows + row) * l.cols + col]);
                 }
         free(v);
     }
-    send(&x);
+    stack_send(&x);
     return x;
 }
 
-static void drop(placed *x)
+static void drop(stack *x)
 {
-    if (x->mat.data != NULL) x->d->ops->free(x->d, x->mat.data);
-    free(x->host.data);
+    if (x->d != NULL) stack_free(x);
 }
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
-typedef enum with { NO_Z, OWN_Z, OTHER_Z, Z_IS_C } with; /* OTHER_Z: of c's other dtype */
+/* The source operand z: of c's dtype, of the other one, or c itself. */
+typedef enum source { NO_Z, OWN_Z, OTHER_Z, Z_IS_C } source;
 
 typedef struct sample {
     int64_t m, n, k, count;
     bool    ta, tb, tc; /* how a, b and c are stored; symmetric: b is a^T, or a where `square` */
     bool    symmetric, square, wide;
-    with    z;
-    bool    each; /* alpha, beta and diag are one per matrix */
+    source  z;
+    bool    each; /* each matrix has its own alpha, beta and diag */
     bool    sums, mask;
     int64_t pad;
 } sample;
 
-/* Around the tiles of kernels, which are of 64, 128 or 256, and some with long sums; pad 8 keeps
- * rows at multiples of 16 bytes in 16 bits, 3 does not. */
+/* Sizes around the kernels' tiles of 64, 128 and 256, and some long sums.  With a pad of 8 rows of
+ * 16 bits stay aligned to 16 bytes, with 3 they do not. */
 static const sample samples[] = {
     { 1, 1, 1, 3, .sums = true, .z = OWN_Z, .each = true },
     { 8, 8, 8, 2, .wide = true },
@@ -145,7 +133,7 @@ static const sample samples[] = {
 
 typedef struct job { /* a sample, ready to run */
     ms_product p;
-    placed     a, b, z, c;
+    stack      a, b, z, c;
     ms_vec     sums[2], mask_vec;   /* on the device */
     double    *alpha, *beta, *diag; /* of each matrix */
     double    *mask;
@@ -170,12 +158,12 @@ static job set_up(ms_device *d, const sample *s, musec_dtype t)
 {
     const musec_dtype wide = ms_dtype_accum(t), to = s->wide ? wide : t;
     const musec_dtype other = to == wide ? t : wide;
-    const sort        a = s->square ? SYMMETRIC : ANY, z = s->symmetric ? SYMMETRIC : ANY;
+    const filling     a = s->square ? SYMMETRIC : ANY, z = s->symmetric ? SYMMETRIC : ANY;
     job               j = { 0 };
     j.a                 = place(d, (layout){ t, s->count, s->m, s->k, s->pad, s->ta }, a, 1);
     if (!s->symmetric) j.b = place(d, (layout){ t, s->count, s->k, s->n, s->pad, s->tb }, ANY, 2);
-    j.c = place(d, (layout){ to, s->count, s->m, s->n, s->pad, s->tc }, s->z == Z_IS_C ? z : POISON,
-                3);
+    j.c =
+        place(d, (layout){ to, s->count, s->m, s->n, s->pad, s->tc }, s->z == Z_IS_C ? z : NANS, 3);
     if (s->z == OWN_Z || s->z == OTHER_Z)
         j.z = place(d, (layout){ s->z == OWN_Z ? to : other, s->count, s->m, s->n, s->pad, s->tc },
                     z, 4);
@@ -216,7 +204,7 @@ static void tear_down(ms_device *d, job *j)
 
 /* ---- what must come out ---------------------------------------------------------------------- */
 
-/* Matrix b of x as a dense one of float64 */
+/* Matrix b of x as dense float64 */
 static double *values_of(ms_mat x, int64_t b)
 {
     double *v = check_alloc((size_t)(x.rows * x.cols) * sizeof *v);
@@ -226,7 +214,7 @@ static double *values_of(ms_mat x, int64_t b)
     return v;
 }
 
-/* want <- alpha a b + beta z + diag I of matrix b, size <- what its rounding scales with */
+/* For matrix b: want <- alpha a b + beta z + diag I, size <- what its rounding errors scale with */
 static void expect(const job *w, const sample *s, int64_t b, double *want, double *size)
 {
     const ms_mat fa = w->a.host;
@@ -292,9 +280,9 @@ static void check_matrix(const job *w, const sample *s, size_t at, int64_t b, ms
     free(want), free(size);
 }
 
-/* Nothing of matrix b was written, nor are its sums. */
-static void check_left(const job *w, const sample *s, size_t at, int64_t b, ms_mat got,
-                       const double *sums)
+/* Neither matrix b nor its sums were written. */
+static void check_unwritten(const job *w, const sample *s, size_t at, int64_t b, ms_mat got,
+                            const double *sums)
 {
     const size_t each = ms_dtype_bytes(got.dtype);
     for (int64_t i = 0; i < s->m; i++)
@@ -307,7 +295,7 @@ static void check_left(const job *w, const sample *s, size_t at, int64_t b, ms_m
               "sample %zu: the sums of matrix %lld were to be left alone", at, (long long)b);
 }
 
-/* Between matrices and rows nothing may have changed: all of got's elements apart, got is host. */
+/* Between rows and matrices `got` has the bytes that c had before. */
 static void check_gaps(const job *w, const sample *s, size_t at, const unsigned char *got)
 {
     const size_t   each = ms_dtype_bytes(w->c.mat.dtype);
@@ -326,7 +314,7 @@ static void check_gaps(const job *w, const sample *s, size_t at, const unsigned 
 
 static void run(ms_device *d, job *w, const sample *s, unsigned char *got, double *sums)
 {
-    send(&w->c);
+    stack_send(&w->c);
     CHECK_OK(d, d->ops->product(d, &w->p));
     CHECK_OK(d, d->ops->download(d, w->c.mat.data, w->c.bytes, got));
     for (int i = 0; s->sums && i < 2; i++)
@@ -340,7 +328,7 @@ static void check_sample(ms_device *d, size_t at, musec_dtype t)
     unsigned char *got = check_alloc(w.c.bytes), *again = check_alloc(w.c.bytes);
     double        *sums = check_alloc((size_t)s->count * 4 * sizeof *sums);
     ms_mat         c    = w.c.mat;
-    const int64_t  some = s->count > 1000 ? s->count / 50 : 1; /* of many, some are checked */
+    const int64_t  some = s->count > 1000 ? s->count / 50 : 1; /* of many matrices one in `some` */
     run(d, &w, s, got, sums);
     run(d, &w, s, again, sums + 2 * s->count);
     CHECK(memcmp(got, again, w.c.bytes) == 0, "sample %zu: a second run differs", at);
@@ -351,14 +339,14 @@ static void check_sample(ms_device *d, size_t at, musec_dtype t)
         if (w.mask[b] != 0.0)
             check_matrix(&w, s, at, b, c, sums);
         else
-            check_left(&w, s, at, b, c, sums);
+            check_unwritten(&w, s, at, b, c, sums);
     check_gaps(&w, s, at, got);
     free(got), free(again), free(sums);
     tear_down(d, &w);
 }
 
-/* Many tiles and many matrices are for GPUs: on the host, where they would take minutes, device_ops
- * has what is particular to it. */
+/* Many tiles and many matrices would take minutes on the host; device_ops_test.c has the cases that
+ * its code paths need. */
 static bool is_for(const ms_device *d, const sample *s)
 {
     const double work = (double)s->m * (double)s->n * (double)s->k * (double)s->count;
@@ -368,40 +356,38 @@ static bool is_for(const ms_device *d, const sample *s)
 TEST_EACH_DEVICE(products_are_what_three_loops_give, dev)
 {
     size_t done = 0;
-    for (musec_dtype t = MUSEC_F32; t <= MUSEC_F16; t = (musec_dtype)(t + 1)) {
-        if (!ms_device_has(dev, t)) continue;
-        for (size_t i = 0; i < COUNT(samples); i++)
-            if (is_for(dev, &samples[i])) {
-                if (check_takes_case()) check_sample(dev, i, t);
-                done++;
-            }
-    }
+    EACH_DTYPE_OF(dev, t, MUSEC_F16)
+    for (size_t i = 0; i < COUNT(samples); i++)
+        if (is_for(dev, &samples[i])) {
+            if (check_takes_case()) check_sample(dev, i, t);
+            done++;
+        }
     CHECK(done >= COUNT(samples) / 3, "%zu samples", done);
 }
 
-/* An operand that no rounding touches: integers, whose products are exact in float32.  A tensor
- * core that reads one element from a wrong place shows. */
+/* Products of small integers are exact in float32, so a single element read from a wrong place is
+ * seen. */
 TEST_EACH_DEVICE(products_of_integers_are_exact, dev)
 {
     enum { M = 264, N = 136, K = 200 };
     if (!ms_device_has(dev, MUSEC_F16)) return;
     for (int how = 0; how < 4; how++) {
         const bool ta = how % 2 != 0, tb = how / 2 != 0;
-        placed     a = place(dev, (layout){ MUSEC_F16, 1, M, K, 0, ta }, POISON, 0);
-        placed     b = place(dev, (layout){ MUSEC_F16, 1, K, N, 0, tb }, POISON, 0);
-        placed     c = place(dev, (layout){ MUSEC_F32, 1, M, N, 0, false }, POISON, 0);
+        stack      a = place(dev, (layout){ MUSEC_F16, 1, M, K, 0, ta }, NANS, 0);
+        stack      b = place(dev, (layout){ MUSEC_F16, 1, K, N, 0, tb }, NANS, 0);
+        stack      c = place(dev, (layout){ MUSEC_F32, 1, M, N, 0, false }, NANS, 0);
         for (int64_t k = 0; k < K; k++) {
             for (int64_t i = 0; i < M; i++)
                 ms_put(a.host, 0, i, k, (double)((i * 7 + k * 13) % 29 - 14));
             for (int64_t j = 0; j < N; j++)
                 ms_put(b.host, 0, k, j, (double)((j * 11 + k * 5) % 31 - 15));
         }
-        send(&a), send(&b);
+        stack_send(&a), stack_send(&b);
         const ms_product p = {
             .a = a.mat, .b = b.mat, .alpha = ms_const(1.0), .diag = ms_const(2.0), .c = c.mat
         };
         CHECK_OK(dev, dev->ops->product(dev, &p));
-        CHECK_OK(dev, dev->ops->download(dev, c.mat.data, c.bytes, c.host.data));
+        stack_receive(&c);
         for (int64_t i = 0; i < M; i++)
             for (int64_t j = 0; j < N; j++) {
                 double want = i == j ? 2.0 : 0.0;
@@ -410,42 +396,37 @@ TEST_EACH_DEVICE(products_of_integers_are_exact, dev)
                 CHECK(ms_at(c.host, 0, i, j) == want, "layout %d: (%lld, %lld) is %g, not %g", how,
                       (long long)i, (long long)j, ms_at(c.host, 0, i, j), want);
             }
-        drop(&a), drop(&b), drop(&c);
+        stack_free(&a), stack_free(&b), stack_free(&c);
     }
 }
 
-/* Where beta is 0, z may hold anything: a NaN here. */
-TEST_EACH_DEVICE(a_beta_of_0_reads_no_z, dev)
+TEST_EACH_DEVICE(nans_of_the_source_vanish_where_beta_is_zero, dev)
 {
     enum { N = 136, K = 72, MATRICES = 2 };
-    for (musec_dtype t = MUSEC_F32; t <= MUSEC_F16; t = (musec_dtype)(t + 1)) {
-        if (!ms_device_has(dev, t)) continue;
+    EACH_DTYPE_OF(dev, t, MUSEC_F16)
+    {
         for (int how = 0; how < 4; how++) {
-            const bool    symmetric = how % 2 != 0, each = how / 2 != 0;
-            const ms_mark mark = ms_arena_mark(&dev->scratch);
-            placed        a    = place(dev, (layout){ t, MATRICES, N, K, 0, false }, ANY, 5);
-            placed        z    = place(dev, (layout){ t, MATRICES, N, N, 0, false }, POISON, 0);
-            placed        c    = place(dev, (layout){ t, MATRICES, N, N, 0, false }, POISON, 0);
-            ms_vec        beta;
-            CHECK_OK(dev, ms_scratch_vec(dev, MATRICES, &beta));
-            CHECK_OK(dev, dev->ops->upload(dev, (double[MATRICES]){ 0 }, MATRICES * sizeof(double),
-                                           beta.data));
-            const ms_product p = { .a         = a.mat,
-                                   .b         = ms_t(a.mat),
-                                   .alpha     = ms_const(1.0),
-                                   .beta      = each ? ms_each(beta) : ms_const(0.0),
-                                   .source    = z.mat,
-                                   .c         = c.mat,
-                                   .symmetric = symmetric };
+            const bool       symmetric = how % 2 != 0, each = how / 2 != 0;
+            stack            a    = place(dev, (layout){ t, MATRICES, N, K, 0, false }, ANY, 5);
+            stack            z    = place(dev, (layout){ t, MATRICES, N, N, 0, false }, NANS, 0);
+            stack            c    = place(dev, (layout){ t, MATRICES, N, N, 0, false }, NANS, 0);
+            const ms_vec     beta = vec_make(dev, (double[MATRICES]){ 0 }, MATRICES);
+            const ms_product p    = { .a         = a.mat,
+                                      .b         = ms_t(a.mat),
+                                      .alpha     = ms_const(1.0),
+                                      .beta      = each ? ms_each(beta) : ms_const(0.0),
+                                      .source    = z.mat,
+                                      .c         = c.mat,
+                                      .symmetric = symmetric };
             CHECK_OK(dev, dev->ops->product(dev, &p));
-            CHECK_OK(dev, dev->ops->download(dev, c.mat.data, c.bytes, c.host.data));
+            stack_receive(&c);
             for (int64_t b = 0; b < MATRICES; b++)
                 for (int64_t i = 0; i < N; i++)
                     for (int64_t j = 0; j < N; j++)
                         CHECK(isfinite(ms_at(c.host, b, i, j)), "dtype %d, how %d: (%lld, %lld)",
                               (int)t, how, (long long)i, (long long)j);
-            drop(&a), drop(&z), drop(&c);
-            ms_arena_reset(&dev->scratch, mark);
+            stack_free(&a), stack_free(&z), stack_free(&c);
+            dev->ops->free(dev, beta.data);
         }
     }
 }

@@ -9,12 +9,7 @@
 stack stack_make(ms_device *d, musec_dtype dtype, int64_t count, int64_t rows, int64_t cols)
 {
     stack s     = { .d = d, .bytes = (size_t)(count * rows * cols) * ms_dtype_bytes(dtype) };
-    s.mat       = (ms_mat){ .rows   = rows,
-                            .cols   = cols,
-                            .ld     = cols,
-                            .count  = count,
-                            .stride = rows * cols,
-                            .dtype  = dtype };
+    s.mat       = ms_mat_of(musec_view_dense(NULL, dtype, count, rows, cols));
     s.host      = s.mat;
     s.host.data = check_alloc(s.bytes);
     CHECK_OK(d, d->ops->alloc(d, s.bytes, &s.mat.data));
@@ -38,17 +33,22 @@ void stack_free(stack *s)
     free(s->host.data);
 }
 
+void stack_set(stack *s, const double *values)
+{
+    for (int64_t b = 0, at = 0; b < s->host.count; b++)
+        for (int64_t i = 0; i < s->host.rows; i++)
+            for (int64_t j = 0; j < s->host.cols; j++, at++)
+                ms_put(s->host, b, i, j, values[at]);
+    stack_send(s);
+}
+
 stack stack_random(ms_device *d, musec_dtype dtype, int64_t count, int64_t rows, int64_t cols,
                    uint64_t seed)
 {
     stack   s = stack_make(d, dtype, count, rows, cols);
     double *x = oracle_gaussian(count * rows, cols, seed);
-    for (int64_t b = 0, at = 0; b < count; b++)
-        for (int64_t i = 0; i < rows; i++)
-            for (int64_t j = 0; j < cols; j++, at++)
-                ms_put(s.host, b, i, j, x[at]);
+    stack_set(&s, x);
     free(x);
-    stack_send(&s);
     return s;
 }
 

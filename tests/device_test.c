@@ -1,4 +1,4 @@
-/* device_test.c - names of devices, and views whose sizes are no sizes. */
+/* device_test.c - names of devices, views whose sizes overflow, numbers of threads. */
 #include "check.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-TEST(there_is_one_of_some_kinds)
+TEST(cpu_and_ref_have_one_device_each)
 {
     static const char *const good[] = { "cpu", "cpu:0", "ref", "ref:0" };
     static const char *const bad[]  = { "cpu:1", "ref:1", "ref:7", "ref:1023" };
@@ -51,10 +51,9 @@ TEST(huge_views_are_refused)
         { 2, 0, 5, 0 },
     };
     musec_clip_config cfg;
-    musec_ctx        *ctx  = NULL;
+    musec_ctx        *ctx  = check_open("cpu");
     float             x[1] = { 1.0F }, y[1] = { 7.0F };
 
-    CHECK(musec_ctx_create(&ctx, "cpu") == MUSEC_OK, "no cpu");
     CHECK(musec_clip_config_init(&cfg, sizeof cfg, "hard") == MUSEC_OK, "config");
     cfg.threshold = 1.0;
     for (size_t i = 0; i < COUNT(sizes); i++) {
@@ -64,20 +63,19 @@ TEST(huge_views_are_refused)
         out.data       = y;
         CHECK(in.stride == sizes[i].stride, "case %zu: stride %lld", i, (long long)in.stride);
         CHECK(musec_clip(ctx, &cfg, in, out, NULL) == MUSEC_EINVAL, "case %zu passes", i);
-        CHECK(y[0] == 7.0F, "case %zu: written", i);
+        CHECK(y[0] == 7.0F, "case %zu: the output was written", i);
     }
     CHECK(musec_view_dense(x, MUSEC_F32, 1, 3, 5).stride == 15, "3 x 5");
     musec_ctx_destroy(ctx);
 }
 
-TEST(a_context_has_as_many_threads_as_it_is_told)
+TEST(a_context_uses_the_number_of_threads_that_was_set)
 {
     static const int wrong[] = { -1, 1025 };
-    musec_ctx       *cpu = NULL, *ref = NULL;
+    musec_ctx       *cpu = check_open("cpu"), *ref = check_open("ref");
     char             text[256];
 
     assert_int_equal(musec_ctx_set_threads(NULL, 1), MUSEC_EINVAL);
-    assert_int_equal(musec_ctx_create(&cpu, "cpu"), MUSEC_OK);
     for (int threads = 3; threads >= 1; threads--) {
         CHECK_OK(cpu, musec_ctx_set_threads(cpu, threads));
         snprintf(text, sizeof text, "%d thread%s", threads, threads == 1 ? "" : "s");
@@ -91,7 +89,6 @@ TEST(a_context_has_as_many_threads_as_it_is_told)
               musec_ctx_error(cpu));
     }
     CHECK_OK(cpu, musec_ctx_set_threads(cpu, 0));
-    assert_int_equal(musec_ctx_create(&ref, "ref"), MUSEC_OK);
     assert_int_equal(musec_ctx_set_threads(ref, 2), MUSEC_ENOTSUP);
     musec_ctx_destroy(ref);
     musec_ctx_destroy(cpu);

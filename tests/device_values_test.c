@@ -1,6 +1,6 @@
-/* device_values_test.c - what single ops promise beyond the cases of device_ops_test.c: values that
- * are none, bits that are kept, draws that know their index, and decompositions of matrices that
- * are hard to decompose.
+/* device_values_test.c - what single ops promise beyond the cases of device_ops_test.c: NaN and
+ * infinity, copies that keep every bit, random numbers by element index, and decompositions of
+ * matrices that are hard to decompose.
  *
  * Decompositions are held to algebra, U diag(s) V^T = X and U^T U = I, and to the singular values
  * that the oracle chose.  Bounds: LAPACK's are p(n) eps with a modest polynomial p, relative to the
@@ -11,74 +11,27 @@
 #include <string.h>
 
 #include "check.h"
-#include "device/cpu/ref.h"
+#include "device_rig.h"
 #include "oracle.h"
 #include "timing.h"
 
-/* ---- values that are none, and rows that promise bits ---------------------------------------- */
+/* ---- not finite, and bit for bit ------------------------------------------------------------- */
 
-typedef struct stack { /* a dense stack on a device, its elements known on the host */
-    ms_device *d;
-    ms_mat     mat;
-    size_t     bytes;
-    void      *host;
-} stack;
-
-static stack stack_make(ms_device *d, musec_dtype dtype, int64_t count, int64_t rows, int64_t cols)
-{
-    stack s = { .d = d, .bytes = (size_t)(count * rows * cols) * ms_dtype_bytes(dtype) };
-    s.mat   = (ms_mat){ .rows   = rows,
-                        .cols   = cols,
-                        .ld     = cols,
-                        .count  = count,
-                        .stride = rows * cols,
-                        .dtype  = dtype };
-    s.host  = check_alloc(s.bytes);
-    CHECK_OK(d, d->ops->alloc(d, s.bytes, &s.mat.data));
-    return s;
-}
-
-static void stack_put(stack *s, int64_t b, int64_t i, int64_t j, double value) /* on the host */
-{
-    ms_mat host = s->mat;
-    host.data   = s->host;
-    ms_put(host, b, i, j, value);
-}
-
-static void stack_send(stack *s)
-{
-    CHECK_OK(s->d, s->d->ops->upload(s->d, s->host, s->bytes, s->mat.data));
-    CHECK_OK(s->d, s->d->ops->sync(s->d));
-}
-
-static void stack_receive(stack *s)
-{
-    CHECK_OK(s->d, s->d->ops->download(s->d, s->mat.data, s->bytes, s->host));
-}
-
-static void stack_free(stack *s)
-{
-    s->d->ops->free(s->d, s->mat.data);
-    free(s->host);
-}
-
-/* Wherever it stands: in a vector of elements, at the end of a row, in the last tile. */
+/* The places are inside a vector load, at the end of a row and in the last tile. */
 TEST_EACH_DEVICE(a_nan_is_found_anywhere, dev)
 {
     static const int64_t places[][2] = {
         { 0, 0 }, { 0, 76 }, { 100, 33 }, { 298, 5 }, { 299, 76 }
     };
-    double host[3];
+    double host[3] = { 0 };
     EACH_DTYPE_OF(dev, dtype, MUSEC_F16)
     {
-        stack x    = stack_make(dev, dtype, 3, 300, 77);
-        void *data = NULL;
-        CHECK_OK(dev, dev->ops->alloc(dev, sizeof host, &data));
-        const ms_vec out = { .data = data, .count = 3 };
+        stack        x   = stack_make(dev, dtype, 3, 300, 77);
+        const ms_vec out = vec_make(dev, host, 3);
         for (size_t p = 0; p < COUNT(places); p++) {
-            stack_put(&x, 1, places[p][0], places[p][1], (double)NAN);
-            stack_put(&x, 2, places[p][0], places[p][1], (double)-INFINITY);
-            stack_put(&x, 0, places[p][0], places[p][1], -3.0);
+            ms_put(x.host, 1, places[p][0], places[p][1], (double)NAN);
+            ms_put(x.host, 2, places[p][0], places[p][1], (double)-INFINITY);
+            ms_put(x.host, 0, places[p][0], places[p][1], -3.0);
             stack_send(&x);
             CHECK_OK(dev, dev->ops->absmax(dev, x.mat, out));
             CHECK_OK(dev, ms_vec_download(dev, out, host));
@@ -89,15 +42,15 @@ TEST_EACH_DEVICE(a_nan_is_found_anywhere, dev)
             CHECK(host[0] == 0.0 && host[1] == 1.0 && host[2] == 1.0, "place %zu: %g %g %g", p,
                   host[0], host[1], host[2]);
             for (int64_t b = 0; b < 3; b++)
-                stack_put(&x, b, places[p][0], places[p][1], 0.0);
+                ms_put(x.host, b, places[p][0], places[p][1], 0.0);
         }
-        dev->ops->free(dev, data);
+        dev->ops->free(dev, out.data);
         stack_free(&x);
     }
 }
 
-/* copy, either way round, and scale by 1 keep every bit, those of signalling NaNs as well. */
-TEST_EACH_DEVICE(bits_are_kept, dev)
+/* Copies, transposed or not, and scaling by 1 keep the bits even of signalling NaNs. */
+TEST_EACH_DEVICE(copy_and_scale_by_one_keep_every_bit, dev)
 {
     enum { N = 17 };
     EACH_DTYPE_OF(dev, dtype, MUSEC_F16)
@@ -110,7 +63,7 @@ TEST_EACH_DEVICE(bits_are_kept, dev)
             const uint32_t s32 = 0x7f800001u + (uint32_t)i;
             const uint64_t s64 = 0xfff0000000000001u + i;
             const size_t   n   = ms_dtype_bytes(dtype);
-            memcpy((char *)x.host + i,
+            memcpy((char *)x.host.data + i,
                    n == 2   ? (const void *)&s16
                    : n == 4 ? (const void *)&s32
                             : &s64,
@@ -122,14 +75,14 @@ TEST_EACH_DEVICE(bits_are_kept, dev)
         CHECK_OK(dev, dev->ops->copy(dev, ms_t(y.mat), x.mat)); /* the transpose ... */
         CHECK_OK(dev, dev->ops->copy(dev, ms_t(x.mat), y.mat)); /* ... and back */
         CHECK_OK(dev, dev->ops->download(dev, y.mat.data, y.bytes, back));
-        CHECK(memcmp(back, x.host, x.bytes) == 0, "%s", ms_dtype_name(dtype));
+        CHECK(memcmp(back, x.host.data, x.bytes) == 0, "%s", ms_dtype_name(dtype));
         free(back);
         stack_free(&x), stack_free(&y);
     }
 }
 
-/* Of many matrices few have a factor other than 1: those alone are multiplied. */
-TEST_EACH_DEVICE(scale_touches_what_has_a_factor, dev)
+/* Few matrices of the stack have a factor other than 1. */
+TEST_EACH_DEVICE(scale_multiplies_each_matrix_by_its_factor, dev)
 {
     static const struct {
         int64_t count, rows, cols;
@@ -140,53 +93,47 @@ TEST_EACH_DEVICE(scale_touches_what_has_a_factor, dev)
             const int64_t count = shapes[s].count, each = shapes[s].rows * shapes[s].cols;
             stack         x       = stack_make(dev, dtype, count, shapes[s].rows, shapes[s].cols);
             double       *factors = check_alloc((size_t)count * sizeof *factors);
-            void         *data    = NULL;
             for (int64_t b = 0; b < count; b++)
                 factors[b] = b % 299 == 0 || b == count - 1 ? 0.125 : 1.0;
             for (int64_t k = 0; k < count * each; k++)
-                stack_put(&x, 0, 0, k, (double)(k % 31 + 1));
+                ms_put(x.host, 0, 0, k, (double)(k % 31 + 1));
             stack_send(&x);
-            CHECK_OK(dev, dev->ops->alloc(dev, (size_t)count * sizeof *factors, &data));
-            CHECK_OK(dev, dev->ops->upload(dev, factors, (size_t)count * sizeof *factors, data));
-            CHECK_OK(dev, dev->ops->scale(dev, ms_each((ms_vec){ data, count }), x.mat));
+            const ms_vec vec = vec_make(dev, factors, count);
+            CHECK_OK(dev, dev->ops->scale(dev, ms_each(vec), x.mat));
             stack_receive(&x);
-            for (int64_t k = 0; k < count * each; k++) {
-                ms_mat host = x.mat;
-                host.data   = x.host;
-                CHECK(ms_at(host, 0, 0, k) == factors[k / each] * (double)(k % 31 + 1),
+            for (int64_t k = 0; k < count * each; k++)
+                CHECK(ms_at(x.host, 0, 0, k) == factors[k / each] * (double)(k % 31 + 1),
                       "%s, shape %zu: element %lld is %g", ms_dtype_name(dtype), s, (long long)k,
-                      ms_at(host, 0, 0, k));
-            }
+                      ms_at(x.host, 0, 0, k));
             free(factors);
-            dev->ops->free(dev, data);
+            dev->ops->free(dev, vec.data);
             stack_free(&x);
         }
     }
 }
 
-/* Scaled or not: the stack that comes back is the new factor times x, and x is as before. */
-TEST_EACH_DEVICE(prescale_says_what_it_did, dev)
+/* Whether it scaled or not, the result is the reported factor times x, and x is unchanged. */
+TEST_EACH_DEVICE(prescale_reports_the_factor_it_applied, dev)
 {
     static const double factors[][2] = {
         { 0x1p-20, 4.0 }, { 0x1p-21, 1.0 }, { 3.0, 1.0 }, { 1.0, 0x1p60 }
     };
     enum { N = 300 };
     stack  x = stack_make(dev, MUSEC_F32, 2, N, N), buffer = stack_make(dev, MUSEC_F32, 2, N, N);
-    void  *data = NULL, *back = malloc(x.bytes);
-    double now[2];
-    CHECK_OK(dev, dev->ops->alloc(dev, sizeof now, &data));
-    const ms_vec factor = { .data = data, .count = 2 };
+    void  *back         = malloc(x.bytes);
+    double now[2]       = { 0 };
+    const ms_vec factor = vec_make(dev, now, 2);
     for (int64_t i = 0; i < 2 * N * N; i++)
-        stack_put(&x, 0, 0, i, 1.0 + (double)i / (2 * N * N));
+        ms_put(x.host, 0, 0, i, 1.0 + (double)i / (2 * N * N));
     stack_send(&x);
     for (size_t f = 0; f < COUNT(factors); f++) {
         ms_mat scaled;
-        CHECK_OK(dev, dev->ops->upload(dev, factors[f], sizeof now, data));
+        CHECK_OK(dev, dev->ops->upload(dev, factors[f], sizeof now, factor.data));
         CHECK_OK(dev, dev->ops->prescale(dev, x.mat, factor, buffer.mat, &scaled));
         CHECK_OK(dev, ms_vec_download(dev, factor, now));
         CHECK_OK(dev, dev->ops->download(dev, scaled.data, x.bytes, back));
         for (int64_t i = 0; i < 2 * N * N; i++) {
-            const double want = now[i / (N * N)] * (double)((const float *)x.host)[i];
+            const double want = now[i / (N * N)] * (double)((const float *)x.host.data)[i];
             CHECK(((const float *)back)[i] == (float)want, "factors %zu: element %lld", f,
                   (long long)i);
         }
@@ -194,9 +141,9 @@ TEST_EACH_DEVICE(prescale_says_what_it_did, dev)
             CHECK(now[b] == 1.0 || (now[b] == factors[f][b] && scaled.data != x.mat.data),
                   "factors %zu: %g became %g", f, factors[f][b], now[b]);
         CHECK_OK(dev, dev->ops->download(dev, x.mat.data, x.bytes, back));
-        CHECK(memcmp(back, x.host, x.bytes) == 0, "factors %zu: x changed", f);
+        CHECK(memcmp(back, x.host.data, x.bytes) == 0, "factors %zu: x changed", f);
     }
-    dev->ops->free(dev, data);
+    dev->ops->free(dev, factor.data);
     free(back);
     stack_free(&x), stack_free(&buffer);
 }
@@ -206,27 +153,18 @@ TEST_EACH_DEVICE(prescale_says_what_it_did, dev)
 static stack stack_of(ms_device *d, musec_dtype dtype, const double *row, int64_t n)
 {
     stack s = stack_make(d, dtype, 1, 1, n);
-    for (int64_t j = 0; j < n; j++)
-        stack_put(&s, 0, 0, j, row[j]);
-    stack_send(&s);
+    stack_set(&s, row);
     return s;
-}
-
-static double stack_at(const stack *s, int64_t j)
-{
-    ms_mat host = s->mat;
-    host.data   = s->host;
-    return ms_at(host, 0, 0, j);
 }
 
 static void check_row(stack *got, const double *want, int64_t n, const char *what)
 {
     stack_receive(got);
     for (int64_t j = 0; j < n; j++) {
-        const double g   = stack_at(got, j);
+        const double g   = ms_at(got->host, 0, 0, j);
         ms_mat       one = got->mat;
-        double       room;
-        one.data = &room;
+        double       storage;
+        one.data = &storage;
         ms_put(one, 0, 0, 0, want[j]); /* rounded to the dtype */
         const double w = ms_at(one, 0, 0, 0);
         CHECK(g == w || (isnan(g) && isnan(w)), "%s, element %lld: %g, not %g", what, (long long)j,
@@ -235,11 +173,11 @@ static void check_row(stack *got, const double *want, int64_t n, const char *wha
     stack_free(got);
 }
 
-TEST_EACH_DEVICE(sign_knows_zero_and_nan, dev)
+TEST_EACH_DEVICE(sign_keeps_zero_and_nan, dev)
 {
     static const double in[]   = { 0.0, -0.0, 1e-38, -1e-38, INFINITY, -INFINITY, NAN, 7.0, -0.5 };
     static const double want[] = { 0.0, 0.0, 1.0, -1.0, 1.0, -1.0, NAN, 1.0, -1.0 };
-    EACH_DTYPE_OF(dev, dtype, MUSEC_BF16) /* f16 does not reach as far */
+    EACH_DTYPE_OF(dev, dtype, MUSEC_BF16) /* beyond the range of f16 */
     {
         stack x = stack_of(dev, dtype, in, COUNT(in));
         CHECK_OK(dev, dev->ops->unary(dev, MS_UNARY_SIGN, x.mat, x.mat));
@@ -247,9 +185,9 @@ TEST_EACH_DEVICE(sign_knows_zero_and_nan, dev)
     }
 }
 
-/* Powers of two throughout: w - (decay w + step u) is exact.  The third and fourth products are 0
- * in float32, though their factors have signs. */
-TEST_EACH_DEVICE(caution_goes_by_signs, dev)
+/* All numbers are powers of two, so w - (decay w + step u) is exact.  The third and fourth products
+ * u w underflow to 0 in float32, although their factors have signs. */
+TEST_EACH_DEVICE(cautious_decay_compares_signs, dev)
 {
     static const double u[] = { 1.0, -1.0, 0x1p-100, -0x1p-100, 0.0, -0.0, 1.0, NAN, 1.0, -1.0 };
     static const double w[] = { 2.0, 2.0, -0x1p-100, -0x1p-100, 2.0, 2.0, 0.0, 2.0, NAN, -2.0 };
@@ -258,7 +196,7 @@ TEST_EACH_DEVICE(caution_goes_by_signs, dev)
     };
     static const double careful[] = { 1.0, 2.5,  -0x1.8p-100, -0x1p-102, 1.5,
                                       1.5, -0.5, NAN,         NAN,       -1.0 };
-    EACH_DTYPE_OF(dev, dtype, MUSEC_BF16) /* f16 does not reach as far */
+    EACH_DTYPE_OF(dev, dtype, MUSEC_BF16) /* beyond the range of f16 */
     {
         for (int cautious = 0; cautious < 2; cautious++) {
             stack us = stack_of(dev, dtype, u, COUNT(u));
@@ -271,9 +209,9 @@ TEST_EACH_DEVICE(caution_goes_by_signs, dev)
     }
 }
 
-/* The first step from zero, rates that are powers of two: u is g / |g|; and a NaN stays where it
- * is, in all that is kept. */
-TEST_EACH_DEVICE(moments_begin_with_the_sign, dev)
+/* At the first step from zero u is g / |g|, exactly, as the rates are powers of two.  A NaN stays
+ * in its element of every state. */
+TEST_EACH_DEVICE(first_step_of_moments_is_the_sign, dev)
 {
     static const ms_moments rates = { 0.5, 0.75, 0.875, 2.0, 0.0, 0.5, 0.25 };
     static const double     g[]   = { 4.0, -0.5, NAN, 0x1p-20, -0x1p10 };
@@ -282,7 +220,7 @@ TEST_EACH_DEVICE(moments_begin_with_the_sign, dev)
     static const double     s[]   = { 0.5, -0x1p-4, NAN, 0x1p-23, -0x1p7 };
     static const double     one[] = { 1.0, -1.0, NAN, 1.0, -1.0 }, zero[COUNT(g)] = { 0 };
     static const double     mix[] = { 1.25, -1.25, NAN, 1.25, -1.25 }; /* 1 + alpha/8 */
-    EACH_DTYPE_OF(dev, dtype, MUSEC_BF16) /* f16 does not reach as far */
+    EACH_DTYPE_OF(dev, dtype, MUSEC_BF16)                              /* beyond the range of f16 */
     {
         for (int with = 0; with < 2; with++) {
             stack gs = stack_of(dev, dtype, g, COUNT(g));
@@ -299,17 +237,16 @@ TEST_EACH_DEVICE(moments_begin_with_the_sign, dev)
     }
 }
 
-/* ---- random numbers and the rest ------------------------------------------------------------- */
+/* ---- random numbers, memory and the clock ---------------------------------------------------- */
 
-/* Element (b, i, j) as seen draws number (b rows + i) cols + j, however it is stored; on devices
- * that share the host's libm, to the last bit, on others but for a few roundings of logarithm, root
- * and cosine. */
-TEST_EACH_DEVICE(normal_draws_by_index, dev)
+/* Element (b, i, j) is random number (b rows + i) cols + j, transposed or not.  Devices that use
+ * the host's libm give the same bits, others differ by a few roundings of logarithm, root and
+ * cosine. */
+TEST_EACH_DEVICE(normal_numbers_depend_on_the_index_alone, dev)
 {
-    ms_device   *ref   = NULL;
+    ms_device   *ref   = check_open("ref");
     const bool   host  = ms_is_on_host(dev);
     const double close = host ? 0.0 : 16.0 * 0x1p-52;
-    CHECK(musec_ctx_create(&ref, "ref") == MUSEC_OK, "no ref");
     for (int trans = 0; trans < 2; trans++) {
         stack x    = stack_make(dev, MUSEC_F64, 2, 130, 257),
               want = stack_make(ref, MUSEC_F64, 2, 130, 257);
@@ -320,8 +257,8 @@ TEST_EACH_DEVICE(normal_draws_by_index, dev)
         }
         CHECK_OK(dev, dev->ops->normal(dev, 42, 0.5, 3.0, out));
         CHECK_OK(ref, ref->ops->normal(ref, 42, 0.5, 3.0, want.mat));
-        CHECK_OK(dev, dev->ops->download(dev, x.mat.data, x.bytes, x.host));
-        out.data = x.host;
+        stack_receive(&x);
+        out.data = x.host.data;
         for (int64_t b = 0; b < 2; b++)
             for (int64_t i = 0; i < 130; i++)
                 for (int64_t j = 0; j < 257; j++) {
@@ -335,7 +272,7 @@ TEST_EACH_DEVICE(normal_draws_by_index, dev)
     musec_ctx_destroy(ref);
 }
 
-TEST_EACH_DEVICE(alloc_says_how_much_it_could_not, dev)
+TEST_EACH_DEVICE(failed_alloc_names_its_size, dev)
 {
     char  bytes[32], gib[32];
     void *p = &p;
@@ -346,7 +283,7 @@ TEST_EACH_DEVICE(alloc_says_how_much_it_could_not, dev)
           "the message: %s", dev->error.text);
 }
 
-TEST_EACH_DEVICE(time_goes_on, dev)
+TEST_EACH_DEVICE(clock_never_goes_back, dev)
 {
     double before, after;
     CHECK_OK(dev, dev->ops->now_ms(dev, &before));
@@ -363,7 +300,7 @@ static const struct { /* spectra that are hard: equal, missing, far apart, huge,
     int64_t     rows, cols;
     oracle_kind kind;
     double      top, bottom;
-    bool        f32; /* in its range */
+    bool        f32; /* within the range of float32 */
 } spectra[] = {
     { 1, 1, ORACLE_FLAT, 0.0, 0.0, true },        { 5, 5, ORACLE_FLAT, 0.0, 0.0, true },
     { 1, 9, ORACLE_FLAT, 0.0, 0.0, true },        { 4, 7, ORACLE_ONE, 2.0, 0.0, true },
@@ -375,7 +312,7 @@ static const struct { /* spectra that are hard: equal, missing, far apart, huge,
     { 9, 6, ORACLE_LINEAR, 1e200, 1e199, false }, { 6, 9, ORACLE_LINEAR, 1e-200, 1e-201, false },
 };
 
-/* |x - left diag(mid) right|_F; left (rows, k), right (k, cols), all dense in double */
+/* |x - left diag(mid) right|_F with left (rows, k) and right (k, cols), all dense */
 static double residual(const double *x, const double *left, const double *mid, const double *right,
                        int64_t rows, int64_t k, int64_t cols)
 {
@@ -391,18 +328,10 @@ static double residual(const double *x, const double *left, const double *mid, c
     return off;
 }
 
-static double *received(stack *s) /* all of it, as double */
+static double *received(stack *s) /* its elements as float64 */
 {
     stack_receive(s);
-    return oracle_loaded(s->host, s->mat.count * s->mat.rows * s->mat.cols, s->mat.dtype);
-}
-
-static void fill_stack(stack *x, const double *values)
-{
-    for (int64_t i = 0; i < x->mat.rows; i++)
-        for (int64_t j = 0; j < x->mat.cols; j++)
-            stack_put(x, 0, i, j, values[i * x->mat.cols + j]);
-    stack_send(x);
+    return oracle_loaded(s->host.data, s->mat.count * s->mat.rows * s->mat.cols, s->mat.dtype);
 }
 
 static void check_svd(ms_device *dev, const oracle *o, musec_dtype dtype, size_t at)
@@ -411,12 +340,12 @@ static void check_svd(ms_device *dev, const oracle *o, musec_dtype dtype, size_t
     stack        x   = stack_make(dev, dtype, 1, o->rows, o->cols);
     stack u = stack_make(dev, dtype, 1, o->rows, o->k), s = stack_make(dev, dtype, 1, 1, o->k);
     stack vt = stack_make(dev, dtype, 1, o->k, o->cols), only = stack_make(dev, dtype, 1, 1, o->k);
-    fill_stack(&x, o->x);
+    stack_set(&x, o->x);
     CHECK_OK(dev, dev->ops->svd(dev, x.mat, u.mat, s.mat, vt.mat));
     CHECK_OK(dev, dev->ops->svd(dev, x.mat, (ms_mat){ 0 }, only.mat, (ms_mat){ 0 }));
     double *xs = received(&x), *us = received(&u), *ss = received(&s), *vs = received(&vt);
     double *alone = received(&only), *vst = oracle_transpose(vs, o->k, o->cols);
-    double  norm = 0.0; /* Frobenius: also what float32 has moved each value by, times eps */
+    double norm = 0.0; /* Frobenius; eps times it also bounds what rounding x moved each value by */
     for (int64_t l = 0; l < o->k; l++)
         norm = hypot(norm, o->s[l]);
     for (int64_t l = 0; l < o->k; l++) {
@@ -463,13 +392,13 @@ static void check_eigh(ms_device *dev, const oracle *o, musec_dtype dtype, size_
     for (int64_t i = 0; i < n; i++) /* symmetric to the last bit */
         for (int64_t j = 0; j < i; j++)
             full[j * n + i] = full[i * n + j];
-    fill_stack(&a, full);
+    stack_set(&a, full);
     CHECK_OK(dev, dev->ops->eigh(dev, a.mat, w.mat, v.mat));
     CHECK_OK(dev, dev->ops->eigh(dev, a.mat, only.mat, (ms_mat){ 0 }));
     double *as = received(&a), *ws = received(&w), *vs = received(&v), *alone = received(&only);
     double *vst = oracle_transpose(vs, n, n);
     for (int64_t l = 0; l < n; l++) {
-        double near = INFINITY; /* the chosen values are sorted otherwise */
+        double near = INFINITY; /* the chosen values are in another order */
         for (int64_t j = 0; j < n; j++)
             near = fmin(near, fabs(ws[l] - (j % 2 == 0 ? o->s[j] : -o->s[j])));
         CHECK(near <= tol * norm, "eigh %zu: w_%lld = %g is no eigenvalue", at, (long long)l,

@@ -1,4 +1,4 @@
-/* epoch_rig.c - the algorithm in plain steps, around the library's operators. */
+/* epoch_rig.c - Musec in plain steps, with the library's operators. */
 #include "epoch_rig.h"
 
 #include <math.h>
@@ -6,30 +6,28 @@
 
 #include "clip_run.h"
 
-static double *room(int64_t count, int64_t n)
+static double *zeros(int64_t count, int64_t n)
 {
-    return calloc((size_t)(count * n), sizeof(double));
+    return check_alloc((size_t)(count * n) * sizeof(double));
 }
 
 run epoch_make(int64_t rows, int64_t cols, int64_t T)
 {
     const int64_t n = rows * cols;
     run           r = { .n     = n,
-                        .w     = room(T + 1, n),
-                        .g     = room(T + 1, n),
-                        .h     = room(T + 1, n),
-                        .m_hat = room(T, n),
-                        .m     = room(T, n) };
-    r.e             = (ms_theory_epoch){
-                    .rows  = rows,
-                    .cols  = cols,
-                    .T     = T,
-                    .w     = r.w,
-                    .g     = r.g,
-                    .m_hat = r.m_hat,
-                    .m     = r.m,
-    };
-    r.e.rank = (double)(rows < cols ? rows : cols);
+                        .w     = zeros(T + 1, n),
+                        .g     = zeros(T + 1, n),
+                        .h     = zeros(T + 1, n),
+                        .m_hat = zeros(T, n),
+                        .m     = zeros(T, n) };
+    r.e             = (ms_theory_epoch){ .rows  = rows,
+                                         .cols  = cols,
+                                         .T     = T,
+                                         .w     = r.w,
+                                         .g     = r.g,
+                                         .m_hat = r.m_hat,
+                                         .m     = r.m,
+                                         .rank  = (double)(rows < cols ? rows : cols) };
     return r;
 }
 

@@ -1,5 +1,5 @@
-/* estimate_test.c - the time of runs from figures that are known: sums by hand, what is not known,
- * slots that share the work, and whose calibration is read. */
+/* estimate_test.c - estimated times of runs: sums by hand, unknown times, runs side by side, and
+ * which calibrations are read. */
 #include "check.h"
 
 #include <math.h>
@@ -8,6 +8,7 @@
 
 #include "core/json_file.h"
 #include "experiment/estimate.h"
+#include "scratch.h"
 
 /* A run of 100 steps in two stages of 1000 and 3000 tokens. */
 static ms_train_config run_of(const char *preset, const char *optimizer)
@@ -30,9 +31,9 @@ static ms_train_config run_of(const char *preset, const char *optimizer)
     return cfg;
 }
 
-/* Figures that hold for pico itself.  Operations of a token: 6 (matrices + head), and 12 a column
- * and key of each layer; documents of 128 show 64 keys in the mean to either window. */
-static json_t *figures(void)
+/* A calibration made with pico itself.  The operations per token are 6 (matrices + head) and 12 per
+ * column and key of each layer; with documents of 128 a token sees 64 keys in the mean. */
+static json_t *calibration(void)
 {
     const double flops =
         6.0 * (2 * (4 * 128.0 * 128 + 2 * 512.0 * 128) + 320 * 128.0) + 2 * 12.0 * 128 * 64;
@@ -43,9 +44,9 @@ static json_t *figures(void)
                      "flops_token", flops, "optim", "muon paper 5", "ms", 7.0, "report_ms", 40.0);
 }
 
-TEST(a_run_is_a_sum)
+TEST(the_time_of_a_run_is_a_sum)
 {
-    ms_estimate           est = { .entry = figures(), .width = 1 };
+    ms_estimate           est = { .entry = calibration(), .width = 1 };
     const ms_train_config cfg = run_of("pico", "muon");
     /* 40 steps of 1000 and 60 of 3000 tokens, 100 optimizer steps, 5 measurements, validations
      * after 30, 60, 90 and at the end */
@@ -57,17 +58,17 @@ TEST(a_run_is_a_sum)
     json_decref(est.entry);
 }
 
-TEST(larger_models_go_by_operations)
+TEST(times_of_larger_models_are_scaled_by_operations)
 {
-    ms_estimate           est   = { .entry = figures(), .width = 1, .about = true };
+    ms_estimate           est   = { .entry = calibration(), .width = 1, .about = true };
     const ms_train_config large = run_of("wide", "muon");
     const double          got   = ms_estimate_run(&est, &large);
-    /* Matrices and head: 16 layers of 12 x 2048^2 and 50304 x 2048 against 2 of 12 x 128^2 and
-     * 320 x 128, where attention adds 2 x 12 x 128 x 64.  To wide it adds less than 1 %, which is
-     * left out of the sum. */
+    /* wide has 16 layers of 12 x 2048^2 and a head of 50304 x 2048, pico 2 layers of 12 x 128^2 and
+     * a head of 320 x 128, to which attention adds 2 x 12 x 128 x 64.  In wide attention is less
+     * than 1 % and left out of the sum. */
     const double tokens = 6 * (16 * 12 * 2048.0 * 2048 + 50304 * 2048.0) /
                           (6 * (2 * 12 * 128.0 * 128 + 320 * 128.0) + 2 * 12 * 128.0 * 64);
-    const double steps = 8.0 * 16 * 16 * 16; /* layers, and the width's cube */
+    const double steps = 8.0 * 16 * 16 * 16; /* layers, and the cube of the width */
     const double want  = (tokens * (40 * 1000 * 0.02 + 60 * 3000 * 0.03 + 4 * 5000 * 0.01) +
                          steps * (100 * 7.0 + 5 * 40.0)) /
                         1000.0;
@@ -75,9 +76,9 @@ TEST(larger_models_go_by_operations)
     json_decref(est.entry);
 }
 
-TEST(what_is_not_known)
+TEST(times_without_a_measurement_are_nan)
 {
-    ms_estimate           est = { .entry = figures(), .width = 1 }, none = { .width = 1 };
+    ms_estimate           est = { .entry = calibration(), .width = 1 }, none = { .width = 1 };
     const ms_train_config muon = run_of("pico", "muon"), other = run_of("pico", "spectra");
     ms_grid_run           runs[2] = { { .config = muon }, { .config = other } };
     const ms_grid         one = { .at = runs, .n = 1 }, both = { .at = runs, .n = 2 };
@@ -91,9 +92,9 @@ TEST(what_is_not_known)
     json_decref(est.entry);
 }
 
-TEST(slots_share_the_runs)
+TEST(runs_side_by_side_take_rounds)
 {
-    ms_estimate   est = { .entry = figures() };
+    ms_estimate   est = { .entry = calibration() };
     ms_grid_run   runs[5];
     ms_sweep_run  states[5] = { { .state = MS_SWEEP_DONE }, { .state = MS_SWEEP_DIVERGED } };
     const ms_grid grid      = { .at = runs, .n = 5 };
@@ -111,7 +112,7 @@ TEST(slots_share_the_runs)
     json_decref(est.entry);
 }
 
-TEST(times_in_words)
+TEST(times_are_written_in_fitting_units)
 {
     static const struct {
         double      seconds;
@@ -131,36 +132,39 @@ TEST(times_in_words)
     }
 }
 
-TEST(a_calibration_is_this_machines)
+static ms_estimate open_estimate(void)
 {
     const ms_experiment_ask ask   = { .scale = "pico" };
     const ms_sweep          sweep = { .jobs = 3, .threads = 2 };
     const ms_estimate_setup setup = { .ask = &ask, .out = check_tmp_dir(), .sweep = &sweep };
     ms_error                e     = { "" };
     ms_estimate             est;
-    char                    path[MS_PATH_MAX];
-
-    CHECK_OK_ERR(&e, ms_path_join(&e, check_tmp_dir(), "calibration.json", path));
     CHECK_OK_ERR(&e, ms_estimate_open(&e, &setup, &est));
-    CHECK(est.entry == NULL && est.width == 3, "out of nothing");
+    return est;
+}
+
+/* Writes its file and opens that. */
+static void reopen(ms_estimate *est)
+{
+    ms_error e = { "" };
+    CHECK_OK_ERR(&e, ms_json_write(&e, tmp_path("calibration.json"), est->file));
+    ms_estimate_free(est);
+    *est = open_estimate();
+}
+
+TEST(only_calibrations_of_this_machine_are_read)
+{
+    ms_estimate est = open_estimate();
+    CHECK(est.entry == NULL && est.width == 3, "a calibration without a file");
     json_object_set_new(json_object_get(est.file, "entries"), "pico, 3 at once of 2 threads",
-                        figures());
-    CHECK_OK_ERR(&e, ms_json_write(&e, path, est.file));
-    ms_estimate_free(&est);
-
-    CHECK_OK_ERR(&e, ms_estimate_open(&e, &setup, &est));
-    CHECK(est.entry != NULL, "what was written is found");
+                        calibration());
+    reopen(&est);
+    CHECK(est.entry != NULL, "the calibration is not found");
     json_object_set_new(json_object_get(est.file, "machine"), "cpu", json_string("another"));
-    CHECK_OK_ERR(&e, ms_json_write(&e, path, est.file));
-    ms_estimate_free(&est);
-
-    CHECK_OK_ERR(&e, ms_estimate_open(&e, &setup, &est));
-    CHECK(est.entry == NULL, "another machine's is not ours");
+    reopen(&est);
+    CHECK(est.entry == NULL, "the calibration of another machine");
     json_object_set_new(est.file, "entries", json_integer(3));
-    CHECK_OK_ERR(&e, ms_json_write(&e, path, est.file));
-    ms_estimate_free(&est);
-
-    CHECK_OK_ERR(&e, ms_estimate_open(&e, &setup, &est));
-    CHECK(json_is_object(json_object_get(est.file, "entries")), "a damaged one is as none");
+    reopen(&est);
+    CHECK(json_is_object(json_object_get(est.file, "entries")), "damaged entries");
     ms_estimate_free(&est);
 }

@@ -63,11 +63,9 @@ int read_events(const char *path, scalars *out, int max)
         s->step = (int64_t)varint(&p);
         s->n    = 0;
         if (n == 0) {
-            CHECK(end - p == 15 && memcmp(p,
-                                          "\x1a\x0d"
-                                          "brain.Event:2",
-                                          15) == 0,
-                  "version");
+            static const char version[] = { "\x1a\x0d"
+                                            "brain.Event:2" };
+            CHECK(end - p == 15 && memcmp(p, version, 15) == 0, "version");
             continue;
         }
         CHECK(*p++ == 0x2a, "summary");

@@ -1,4 +1,4 @@
-/* event_reader.h - reads TensorBoard's event files by their definition, sharing no code with
+/* event_reader.h - a reader of TensorBoard's event files that shares no code with
  * src/train/events.c. */
 #ifndef MS_TESTS_EVENT_READER_H
 #define MS_TESTS_EVENT_READER_H
@@ -15,8 +15,8 @@ typedef struct scalars { /* of one event */
     float   value[EVENT_VALUES];
 } scalars;
 
-/* The events of a file but the first, which must be the version; returns how many.  Anything that
- * is not right fails the running test. */
+/* Reads all events but the first, which must be the version; returns how many.  Any mistake in the
+ * file fails the running test. */
 int  read_events(const char *path, scalars *out, int max);
 void expect_scalar(const scalars *s, const char *tag, double want);
 

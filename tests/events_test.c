@@ -1,4 +1,5 @@
-/* events_test.c - the event file alone: torn at every byte, damaged at every byte, cut. */
+/* events_test.c - the event file, cut at every byte, damaged at every byte, and with bad
+ * records. */
 #define _XOPEN_SOURCE 700
 #include "check.h"
 
@@ -51,8 +52,8 @@ static void expect_failure(const char *path, int64_t from_step, const char *word
     CHECK(strncmp(e.text, path, strlen(path)) == 0 && strstr(e.text, words) != NULL, "%s", e.text);
 }
 
-/* Steps whose varints take one byte to nine, and values that float32 only just holds. */
-TEST(numbers_of_all_sizes)
+/* The steps' varints take one to nine bytes; the values reach the ends of float32. */
+TEST(numbers_of_all_sizes_are_read_back)
 {
     static const int64_t steps[] = { 1, 127, 128, 16383, 16384, INT64_C(1) << 40, INT64_MAX };
     static scalars       s[COUNT(steps) + 1];
@@ -62,7 +63,7 @@ TEST(numbers_of_all_sizes)
     ms_error             e;
     ms_event             ev;
 
-    CHECK(crc32c((const unsigned char *)"123456789", 9) == 0xe3069283u, "the judge is wrong");
+    CHECK(crc32c((const unsigned char *)"123456789", 9) == 0xe3069283u, "crc32c() here is wrong");
     make(path, steps, COUNT(steps), &b);
     CHECK(read_events(path, s, COUNT(steps)) == COUNT(steps), "events");
     for (size_t i = 0; i < COUNT(steps); i++) {
@@ -83,17 +84,20 @@ TEST(numbers_of_all_sizes)
     expect_scalar(&s[COUNT(steps) - 1], "small", 1e-40);
 }
 
-static const int64_t three[] = { 1, 2, 3 };
+/* A file with three steps; returns where the last event begins. */
+static size_t make_three(const char *path, blob *b)
+{
+    make(path, (const int64_t[]){ 1, 2, 3 }, 3, b);
+    return last_event(b);
+}
 
-TEST(torn_ends_are_cut)
+TEST(incomplete_events_at_the_end_are_cut)
 {
     static scalars s[4];
     const char    *path = path_in(fresh_dir(), "tfevents");
     blob           b, now;
-    size_t         last;
+    const size_t   last = make_three(path, &b);
 
-    make(path, three, 3, &b);
-    last = last_event(&b);
     for (size_t cut = 0; cut < b.n; cut++) {
         ms_events events;
         put_file(path, b.p, cut);
@@ -105,7 +109,7 @@ TEST(torn_ends_are_cut)
             close_events(&events);
             CHECK(read_events(path, s, 4) >= 1, "cut at %zu", cut);
             get_file(path, &now);
-            CHECK(cut < last || memcmp(now.p, b.p, last) == 0, "the kept ones moved");
+            CHECK(cut < last || memcmp(now.p, b.p, last) == 0, "events before it changed");
         } else {
             close_events(&events);
         }
@@ -114,12 +118,10 @@ TEST(torn_ends_are_cut)
 
 TEST(every_flipped_byte_is_found)
 {
-    const char *path = path_in(fresh_dir(), "tfevents");
-    blob        b, now;
-    size_t      last;
+    const char  *path = path_in(fresh_dir(), "tfevents");
+    blob         b, now;
+    const size_t last = make_three(path, &b);
 
-    make(path, three, 3, &b);
-    last = last_event(&b);
     for (size_t i = 0; i < b.n; i++) {
         for (unsigned bit = 0; bit < 8; bit += 7) {
             b.p[i] ^= 1u << bit;
@@ -127,7 +129,7 @@ TEST(every_flipped_byte_is_found)
             expect_failure(path, 3, "damaged at byte");
             get_file(path, &now);
             CHECK(now.n == b.n && memcmp(now.p, b.p, now.n) == 0, "it was changed");
-            if (i >= last && i % 8 == 0) { /* of no account: it is cut off */
+            if (i >= last && i % 8 == 0) { /* after the step: it is cut off */
                 ms_events events;
                 open_events(path, 2, &events);
                 CHECK(events.file.bytes == (int64_t)last, "byte %zu", i);
@@ -138,8 +140,8 @@ TEST(every_flipped_byte_is_found)
     }
 }
 
-/* A record that is in order but holds something else.  Its sums are made here. */
-TEST(records_that_are_no_events)
+/* The records' lengths and sums are right. */
+TEST(records_that_are_no_events_are_refused)
 {
     static const struct {
         const char *bytes;
@@ -152,7 +154,7 @@ TEST(records_that_are_no_events)
         { "\x1a\x05words", 6 },                                 /* a string beyond the end */
         { "\x1a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", 10 },     /* far beyond */
         { "\x1a\xf5\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11 }, /* back to its own beginning */
-        { "\x0b", 1 },                                          /* a kind that is none */
+        { "\x0b", 1 },                                          /* an unknown wire type */
     };
     const char *path = path_in(fresh_dir(), "tfevents");
 

@@ -1,5 +1,5 @@
-/* experiment_test.c - the files of experiments/: that they say what the paper says, that every grid
- * becomes runs at every scale, and how many. */
+/* experiment_test.c - the files of experiments/: they agree with the paper's tables, and their
+ * grids give the expected runs at every scale. */
 #include "check.h"
 
 #include <math.h>
@@ -93,7 +93,7 @@ TEST(every_figure_and_table_has_an_item)
                 "musec paper list");
 }
 
-TEST(sections_exist)
+TEST(items_name_existing_sections)
 {
     for (size_t i = 0; i < all.n; i++) {
         const json_t *named = json_object_get(all.at[i].file, "sections");
@@ -107,8 +107,8 @@ TEST(sections_exist)
 
 /* ---- the paper's tables ---------------------------------------------------------------------- */
 
-/* Tables 3, 4 and 5, a line a learning rate: Muon's, MuonClip's and Soft Musec's decays of QK, VO
- * and MLP, then the threshold. */
+/* Tables 3, 4 and 5, one row per learning rate: the decays of QK, VO and MLP with Muon, MuonClip
+ * and Soft Musec, then the threshold. */
 static const struct {
     const char *scale;
     double      lr, muon[3], muonclip[3], soft[3], threshold;
@@ -160,7 +160,7 @@ static void check_row(const char *scale, const char *optimizer, double lr, const
     CHECK(n == 1, "%s %s %g: %d rows", scale, optimizer, lr, n);
 }
 
-TEST(tables_are_the_papers)
+TEST(selected_settings_are_the_papers)
 {
     static const struct {
         const char *scale;
@@ -189,20 +189,19 @@ static bool is_list(const json_t *list, const double *values, size_t n)
     return same;
 }
 
-TEST(lists_are_the_papers)
+TEST(search_lists_are_the_papers)
 {
     static const double decay[]     = { 0.096, 0.3, 0.6, 1.2 };
     static const double threshold[] = { 0.05, 0.125, 0.25, 0.5, 0.75, 1.0 };
-    static const double small[]     = { 0.01, 0.023, 0.05, 0.1, 0.2, 0.5 };
-    static const double medium[]    = { 0.01, 0.015, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8 };
-    static const double wide[]      = { 0.01, 0.05, 0.1, 0.2, 0.3, 0.5 };
     const json_t       *scales      = json_object_get(all.files, "scales");
     const json_t       *full        = json_object_get(scales, "full");
-    const struct {
-        const char   *scale;
-        const double *rates;
-        size_t        n;
-    } sizes[] = { { "small", small, 6 }, { "medium", medium, 8 }, { "wide", wide, 6 } };
+    static const struct {
+        const char *scale;
+        size_t      n;
+        double      rates[8];
+    } sizes[] = { { "small", 6, { 0.01, 0.023, 0.05, 0.1, 0.2, 0.5 } },
+                  { "medium", 8, { 0.01, 0.015, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8 } },
+                  { "wide", 6, { 0.01, 0.05, 0.1, 0.2, 0.3, 0.5 } } };
     CHECK(is_list(json_object_get(full, "weight_decay"), decay, COUNT(decay)), "weight_decay");
     CHECK(is_list(json_object_get(full, "threshold"), threshold, COUNT(threshold)), "threshold");
     for (size_t i = 0; i < COUNT(sizes); i++) {
@@ -214,8 +213,8 @@ TEST(lists_are_the_papers)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* What holds for a run of any item: MuonClip has something to clip, gradients are sums, and the
- * first change of stage raises the learning rate, the batch and the window. */
+/* Checks of a run of any item: QK-norm is off, so that MuonClip has logits to clip; gradients are
+ * sums; the first change of stage raises the learning rate, the batch and the window. */
 static void check_run(const ms_grid_run *run)
 {
     const ms_train_config *cfg  = &run->config;
@@ -260,18 +259,19 @@ TEST(every_grid_expands_at_every_scale)
     for (size_t s = 0; (scale = ms_preset_name(s, NULL)) != NULL; s++) {
         for (size_t i = 0; i < all.n; i++)
             check_item(all.at[i].name, scale, false);
-        check_item("verdict", scale, true); /* has the runs of all */
+        check_item("verdict", scale, true); /* has the runs of all items */
     }
 }
 
-TEST(run_counts)
+TEST(items_have_the_expected_numbers_of_runs)
 {
     static const struct {
         const char *item, *scale;
         size_t      reduced, full;
     } cases[] = {
-        /* muon, muonclip 8 each; spectra, soft-musec 24 each; 8 baselines; muon at 6 products with
-         * 2 decays; fast and exact of both clipping ones at 4 rates */
+        /* muon and muonclip 8 each; spectra and soft-musec 24 each; 8 baselines; muon at 6 products
+         * of rate and threshold with 2 decays; fast and exact of both clipping optimizers at 4
+         * rates */
         { "lr-sweep", "pico", 8 + 8 + 24 + 24 + 8 + 12 + 16, 0 },
         { "dynamics", "pico", 8 + 8 + 24 + 24 + 8, 32 + 32 + 192 + 192 + 8 },
         { "weight-norm", "pico", 2 + 2 + 6 + 6, 4 + 4 + 24 + 24 },
@@ -280,15 +280,14 @@ TEST(run_counts)
         { "threshold", "pico", 9, 18 },
         { "ns-iters", "pico", 9, 18 },
         { "controls", "pico", 100 - 8 + 4, 0 },
-        /* the tables' rows; muon at lr times threshold, less those that are the same or in the
-         * table; fast; baselines */
+        /* the tables' rows; muon at rate times threshold without duplicates; fast; baselines */
         { "lr-sweep", "small", 4 * 6 + 4 + 2 * 6 + 8, 0 },
         { "lr-sweep", "medium", 4 * 8 + 7 + 2 * 8 + 8, 0 },
         { "lr-sweep", "wide", 4 * 6 + 5 + 2 * 6 + 8, 0 },
         { "weight-norm", "medium", 4, 0 },
         { "threshold", "medium", 9, 18 },
         { "ns-iters", "medium", 9, 18 },
-        { "hyperparameters", "medium", 32 + 2, 0 }, /* 0.01 and 0.015 are such products too */
+        { "hyperparameters", "medium", 32 + 2, 0 }, /* two such products */
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         const size_t reduced = count(cases[i].item, cases[i].scale, false);
@@ -299,13 +298,13 @@ TEST(run_counts)
               "%s at %s in full: %zu runs, not %zu", cases[i].item, cases[i].scale, full,
               cases[i].full);
     }
-    /* All of it is one store of runs: what is beyond the sweep is little. */
+    /* Items share their runs: few are not in the sweep. */
     CHECK(count("verdict", "pico", false) == 100 + 6 + 4, "%zu", count("verdict", "pico", false));
     for (size_t i = 0; i < all.n; i++)
         CHECK(count(all.at[i].name, "pico", false) <= 110, "%s", all.at[i].name);
 }
 
-TEST(fixed_conditions)
+TEST(items_fix_rate_and_threshold)
 {
     static const struct {
         const char *item, *field;
@@ -337,9 +336,9 @@ TEST(fixed_conditions)
     }
 }
 
-/* ---- what is asked for ----------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
-TEST(sets_and_seeds)
+TEST(only_the_first_data_set_has_all_seeds)
 {
     static const char *const data[]  = { "a", "b", "c" };
     static const unsigned    seeds[] = { 2, 1 };
@@ -358,7 +357,7 @@ TEST(sets_and_seeds)
     ms_grid_free(&grid);
 }
 
-TEST(settings_come_last)
+TEST(settings_of_the_user_override_the_grid)
 {
     static const char *const set[] = { "steps=240", "weight-decay=0.6", "lr=0.3" };
     const ms_experiment_ask  ask   = { .scale = "medium", .set = set, .n_set = COUNT(set) };
@@ -373,7 +372,7 @@ TEST(settings_come_last)
     ms_grid_free(&grid);
 }
 
-TEST(what_is_refused)
+TEST(wrong_scales_and_settings_are_refused)
 {
     static const struct {
         const char *scale, *set, *words;

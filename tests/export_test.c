@@ -1,9 +1,8 @@
-/* export_test.c - names of an export's tensors and its tokenizer; and, as a program of its own,
+/* export_test.c - names of an export's tensors and its tokenizer; and a program for
+ * tests/cli/export.sh, which compares its logits with those that others compute from the export:
  *
- *     export_test RUN IDS OUT.npy    the logits of RUN's newest checkpoint behind every beginning
- *                                    of the ids in the text IDS, by the model library in float32
- *
- * which tests/cli/export.sh holds to what others compute from the export. */
+ *     export_test RUN IDS OUT.npy    the logits of RUN's newest checkpoint after every prefix of
+ *                                    the ids in the text IDS, by the model library in float32 */
 #include "check.h"
 
 #include <stdio.h>
@@ -51,7 +50,7 @@ static int write_logits(const char *run, const char *ids_path, const char *out_p
     char            warning[sizeof(ms_error)], path[MS_PATH_MAX];
     ms_checkpoint   c;
     ms_train_config cfg;
-    musec_ctx      *ctx = NULL;
+    musec_ctx      *ctx = check_open("cpu");
     ms_gpt         *gpt = NULL;
     ms_error        e;
 
@@ -59,7 +58,6 @@ static int write_logits(const char *run, const char *ids_path, const char *out_p
     CHECK_OK_ERR(&e, ms_train_config_from_json(&e, run, json_object_get(c.state, "config"), &cfg));
     CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
     const ms_gpt_pass pass = pass_of(&cfg, c.step);
-    CHECK(musec_ctx_create(&ctx, "cpu") == MUSEC_OK, "cpu");
     CHECK_OK(ctx, ms_gpt_create(&gpt, ctx, &cfg.model, MUSEC_F32, n));
     CHECK_OK_ERR(&e, ms_path_join(&e, c.dir, "model.safetensors", path));
     CHECK_OK_ERR(&e, ms_weights_read(&e, path, ctx, gpt));
@@ -80,7 +78,7 @@ static int write_logits(const char *run, const char *ids_path, const char *out_p
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-TEST(names)
+TEST(parameters_get_their_names_in_transformers)
 {
     static const struct {
         const char *ours, *theirs;
@@ -106,8 +104,8 @@ TEST(names)
     }
 }
 
-/* Two of our parameters never get the same name, and none keeps its own. */
-TEST_EACH_DEVICE(all_names_differ, dev)
+/* No parameter keeps its own name. */
+TEST_EACH_DEVICE(no_two_parameters_get_the_same_name, dev)
 {
     gpt_rig r = gpt_rig_make(dev, &gpt_full, MUSEC_F32, 4);
     char    a[MS_HF_NAME], b[MS_HF_NAME];
@@ -125,9 +123,8 @@ TEST_EACH_DEVICE(all_names_differ, dev)
 
 /* ---- the byte tokenizer ---------------------------------------------------------------------- */
 
-/* 256 tokens of one character each, a letter being itself; characters of bytes that do not print
- * are GPT-2's. */
-TEST(byte_tokenizer)
+/* Letters stand for themselves; the characters of bytes that do not print are those of GPT-2. */
+TEST(the_byte_tokenizer_has_256_tokens_of_one_character)
 {
     static const struct {
         const char *character;

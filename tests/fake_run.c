@@ -22,7 +22,7 @@ void fake_text(const char *dir, const char *name, const char *text)
     put_file(path_in(dir, name), text, strlen(text));
 }
 
-/* Is the field of this "name=..." among those of `fields`? */
+/* Whether `fields` has the field of this "name=...". */
 static bool is_named(const char *fields, const char *field, size_t n)
 {
     for (const char *at = fields; *at != '\0'; at += strcspn(at, " "), at += *at == ' ')
@@ -39,29 +39,19 @@ static void put_fields(FILE *f, const char *fields, const char *but)
     }
 }
 
-void fake_config(const char *dir, const char *fields)
+/* config.json with `fields`, and those of `others` that `fields` lacks. */
+static void put_config(const char *dir, const char *others, const char *fields)
 {
     FILE *f = fopen(path_in(dir, "config.json"), "wb");
     CHECK(f != NULL, "%s", dir);
     fprintf(f, "{\"fake\": \"yes\"");
+    put_fields(f, others, fields);
     put_fields(f, fields, NULL);
     fprintf(f, "\n}\n");
     CHECK(fclose(f) == 0, "%s", dir);
 }
 
-static void put_config(const char *dir, const fake *f)
-{
-    char  fields[2 * FAKE_SETTINGS];
-    FILE *to = fopen(path_in(dir, "config.json"), "wb");
-    CHECK(to != NULL, "%s", dir);
-    snprintf(fields, sizeof fields, "optimizer=%s lr=%.17g%s%s", f->optimizer, f->lr,
-             f->more[0] != '\0' ? " " : "", f->more);
-    fprintf(to, "{\"fake\": \"yes\"");
-    put_fields(to, usual, fields);
-    put_fields(to, fields, NULL);
-    fprintf(to, "\n}\n");
-    CHECK(fclose(to) == 0, "%s", dir);
-}
+void fake_config(const char *dir, const char *fields) { put_config(dir, "", fields); }
 
 static double or_usual(double value, double otherwise) { return value == 0.0 ? otherwise : value; }
 
@@ -123,10 +113,13 @@ const char *fake_run(const char *root, const fake *f)
 {
     static char dir[1024];
     static int  number = 0;
+    char        fields[2 * FAKE_SETTINGS];
 
     snprintf(dir, sizeof dir, "%s/run%04d", root, number++);
     CHECK(mkdir(dir, 0777) == 0, "%s", dir);
-    put_config(dir, f);
+    snprintf(fields, sizeof fields, "optimizer=%s lr=%.17g%s%s", f->optimizer, f->lr,
+             f->more[0] != '\0' ? " " : "", f->more);
+    put_config(dir, usual, fields);
     put_log(dir, f);
     fake_text(dir, "summary.json",
               f->diverged ? "{\"status\": \"diverged\", \"reason\": \"loss too high\"}\n"

@@ -1,5 +1,5 @@
-/* fake_run.h - run directories with made-up figures, written by hand as docs/formats.md describes
- * them, for those who read runs.
+/* fake_run.h - run directories with made-up numbers, in the formats of docs/formats.md but not
+ * written by the library, for tests of what reads runs.
  *
  * A fake has FAKE_STEPS steps; validates every fifth, measures its groups every tenth; from step
  * FAKE_CHANGE on its batch is doubled and its learning rate 1.52 times as high.  Its validation
@@ -24,7 +24,7 @@ typedef struct fake {
     double      loss;                /* the last validation loss */
     bool        diverged;            /* by its summary; at step 60 */
     bool        idle; /* its training loss stays where it began: stalled, by its summary */
-    bool        old;  /* that summary is of a version that did not tell: done, no unigram loss */
+    bool        old;  /* its summary is of an older version: done, without a unigram loss */
     double      spike, recover, wobble;
     double      late;                       /* added to the validation at step 80, times loss */
     double      norm[MS_RUN_GROUPS];        /* 0: 3 */
@@ -33,14 +33,14 @@ typedef struct fake {
     bool        no_groups, no_change, gone; /* gone: it is not written */
 } fake;
 
-/* Writes it as the next directory below `root`, and says which that is. */
+/* Writes it as the next directory below `root`; returns that, valid until the next call. */
 const char *fake_run(const char *root, const fake *f);
-/* A text as a file in the directory. */
+/* Writes a text as a file in the directory. */
 void fake_text(const char *dir, const char *name, const char *text);
-/* config.json with these fields alone, texts: "lr=0.1 steps=3". */
+/* Writes config.json with these fields alone, as texts: "lr=0.1 steps=3". */
 void fake_config(const char *dir, const char *fields);
 
-/* Reads all runs below a directory and sorts them; and back. */
+/* Reads all runs below a directory and sorts them. */
 void fake_read(const char *root, ms_runset *set, ms_compare *c);
 void fake_free(ms_runset *set, ms_compare *c);
 

@@ -1,6 +1,5 @@
-/* fetch_test.c - files from a server that cuts, stalls, lies and fails
- * (tests/tools/http_server.py): the right bytes in the end, or a clear failure and nothing under
- * the final name. */
+/* fetch_test.c - downloads from a server that cuts connections, stalls, changes files and fails
+ * (tests/tools/http_server.py): they end with the right bytes, or with a message and no file. */
 #define _XOPEN_SOURCE 700
 #include "check.h"
 
@@ -25,10 +24,10 @@ enum { FILE_BYTES = 50000 };
 /* ---- the server ------------------------------------------------------------------------------ */
 
 static struct {
-    pid_t pid;
-    int   leash; /* its stdin: it ends with us */
-    int   port;
-    char  root[1024], log[1024];
+    pid_t       pid;
+    int         input; /* the server ends when this is closed */
+    int         port;
+    const char *root, *log;
 } server;
 
 static unsigned char content[FILE_BYTES];
@@ -40,14 +39,15 @@ static int start_server(void **state)
     posix_spawn_file_actions_t actions;
     int                        to[2], from[2];
     char                       line[32] = "";
-    char     *argv[] = { (char *)"python3", (char *)script, server.root, server.log, NULL };
-    ms_sha256 sha;
-    FILE     *answer;
+    ms_sha256                  sha;
+    FILE                      *answer;
 
     (void)state;
     if (ms_http_version() == NULL) return 0;
-    snprintf(server.root, sizeof server.root, "%s", fresh_dir());
-    snprintf(server.log, sizeof server.log, "%s", path_in(fresh_dir(), "log"));
+    server.root  = fresh_dir();
+    server.log   = path_in(fresh_dir(), "log");
+    char *argv[] = { (char *)"python3", (char *)script, (char *)server.root, (char *)server.log,
+                     NULL };
     for (size_t i = 0; i < FILE_BYTES; i++)
         content[i] = (unsigned char)ms_rand_u64(7, i);
     put_file(path_in(server.root, "file"), content, FILE_BYTES);
@@ -64,7 +64,7 @@ static int start_server(void **state)
     posix_spawn_file_actions_destroy(&actions);
     close(to[0]);
     close(from[1]);
-    server.leash = to[1];
+    server.input = to[1];
     answer       = fdopen(from[0], "r");
     if (answer != NULL && fgets(line, sizeof line, answer) != NULL)
         server.port = (int)strtol(line, NULL, 10);
@@ -76,45 +76,40 @@ static int stop_server(void **state)
 {
     (void)state;
     if (server.pid > 0) {
-        close(server.leash);
+        close(server.input);
         kill(server.pid, SIGTERM);
         waitpid(server.pid, NULL, 0);
     }
     return 0;
 }
 
-static void need_server(void)
-{
-    if (ms_http_version() == NULL) SKIP("no libcurl");
-    if (server.port == 0) SKIP("no python3");
-}
-
-static const char *address(const char *manners)
+/* The address of a file; its path begins with what the server does to it ("cut:9000/file"). */
+static const char *address(const char *faults)
 {
     char base[64];
     snprintf(base, sizeof base, "http://127.0.0.1:%d", server.port);
-    return path_in(base, manners);
+    return path_in(base, faults);
 }
 
-/* Lines of the log for this path that have this text in them, since the log began. */
-static int requests(const char *manners, const char *text)
+/* How many requests for this path have this text in the server's log. */
+static int requests(const char *faults, const char *text)
 {
     char  line[1024], path[256];
     FILE *f = fopen(server.log, "r");
     int   n = 0;
 
-    snprintf(path, sizeof path, "/%s ", manners);
+    snprintf(path, sizeof path, "/%s ", faults);
     while (f != NULL && fgets(line, sizeof line, f) != NULL)
         n += strncmp(line, path, strlen(path)) == 0 && strstr(line, text) != NULL;
     if (f != NULL) fclose(f);
     return n;
 }
 
-/* ---- a call ---------------------------------------------------------------------------------- */
+/* ---- a download ------------------------------------------------------------------------------ */
 
 typedef struct call {
     const char     *urls[3];
-    char            path[1024];
+    const char     *path;
     ms_fetch_config cfg;
     ms_fetched      got;
     ms_error        error;
@@ -130,19 +125,22 @@ static void count_notice(void *arg, const char *text)
     snprintf(c->last_notice, sizeof c->last_notice, "%s", text);
 }
 
-static void prepare(call *c, const char *manners)
+/* Sets up the download of one file; skips the test where there is no server. */
+static void prepare(call *c, const char *faults)
 {
-    *c = (call){ .urls = { address(manners) } };
-    snprintf(c->path, sizeof c->path, "%s/got", fresh_dir());
-    c->cfg = (ms_fetch_config){ .urls      = c->urls,
-                                .n_urls    = 1,
-                                .path      = c->path,
-                                .bytes     = -1,
-                                .retries   = 2,
-                                .delay_ms  = 1,
-                                .stall_s   = 100, /* a busy machine is no stalled line */
-                                .on_notice = count_notice,
-                                .arg       = c };
+    if (ms_http_version() == NULL) SKIP("no libcurl");
+    if (server.port == 0) SKIP("no python3");
+    *c      = (call){ .urls = { address(faults) } };
+    c->path = path_in(fresh_dir(), "got");
+    c->cfg  = (ms_fetch_config){ .urls      = c->urls,
+                                 .n_urls    = 1,
+                                 .path      = c->path,
+                                 .bytes     = -1,
+                                 .retries   = 2,
+                                 .delay_ms  = 1,
+                                 .stall_s   = 100, /* a busy machine must not look stalled */
+                                 .on_notice = count_notice,
+                                 .arg       = c };
 }
 
 static bool exists(const char *path, const char *suffix)
@@ -162,14 +160,14 @@ static void check_got(call *c)
     CHECK(!exists(c->path, ".part") && !exists(c->path, ".part.json"), "a part is left");
 }
 
-static void fetch_right(call *c)
+static void fetch_succeeds(call *c)
 {
     CHECK_OK_ERR(&c->error, ms_fetch(&c->error, &c->cfg, &c->got));
     check_got(c);
 }
 
-/* A failure with these words; what has come is kept if `kept`. */
-static void fetch_wrong(call *c, const char *words, bool kept)
+/* The download fails with these words; what was received is kept if `kept`. */
+static void fetch_fails(call *c, const char *words, bool kept)
 {
     const musec_status st = ms_fetch(&c->error, &c->cfg, &c->got);
     CHECK(st != MUSEC_OK, "it worked");
@@ -179,11 +177,11 @@ static void fetch_wrong(call *c, const char *words, bool kept)
     CHECK(exists(c->path, ".part") == kept, "part");
 }
 
-/* ---- what comes right in the end ------------------------------------------------------------- */
+/* ---- downloads that succeed ------------------------------------------------------------------ */
 
-TEST(good_servers)
+TEST(redirects_retries_and_missing_headers_are_handled)
 {
-    static const char *const manners[] = {
+    static const char *const faults[] = {
         "plain/file",
         "redirect/file",
         "nolength/file",
@@ -197,80 +195,71 @@ TEST(good_servers)
         "redirect,cut:9000:1/file",
         "notag,cut:9000:2/file",
     };
-    need_server();
-    for (size_t i = 0; i < COUNT(manners); i++) {
+    for (size_t i = 0; i < COUNT(faults); i++) {
         call c;
-        prepare(&c, manners[i]);
-        fetch_right(&c);
+        prepare(&c, faults[i]);
+        fetch_succeeds(&c);
     }
 }
 
-/* A line that is cut more often than there are retries.  What a 206 does not repeat still holds:
- * with the date lost, every other try would begin anew. */
-TEST(cut_lines_go_on)
+/* The connections are cut more often than there are retries.  A 206 need not repeat the date: if it
+ * were forgotten, every other try would begin again. */
+TEST(cut_connections_resume_with_ranges)
 {
     static const struct {
-        const char *manners, *first, *last; /* ranges that were asked for, each with If-Range */
+        const char *faults, *first, *last; /* ranges that were requested, each with If-Range */
     } cases[] = {
         { "cut:12000/file", "bytes=12000- \"", "bytes=48000- \"" },
         { "dated,cut:9000/file", "bytes=9000- Tue, 06 Feb", "bytes=45000- Tue, 06 Feb" },
     };
-    need_server();
     for (size_t i = 0; i < COUNT(cases); i++) {
         call c;
-        prepare(&c, cases[i].manners);
-        fetch_right(&c);
+        prepare(&c, cases[i].faults);
+        fetch_succeeds(&c);
         CHECK(c.got.received == FILE_BYTES, "%lld bytes came", (long long)c.got.received);
-        CHECK(requests(cases[i].manners, cases[i].first) == 1 &&
-                  requests(cases[i].manners, cases[i].last) == 1,
-              "%s: no ranges with If-Range", cases[i].manners);
+        CHECK(requests(cases[i].faults, cases[i].first) == 1 &&
+                  requests(cases[i].faults, cases[i].last) == 1,
+              "%s: no ranges with If-Range", cases[i].faults);
     }
 }
 
-/* But the date of one server is nothing to another. */
-TEST(dates_stay_with_their_server)
+TEST(dates_are_not_sent_to_another_server)
 {
     call c;
-
-    need_server();
     prepare(&c, "dated,cut:9000:1/file");
     c.urls[1]     = address("dated,slow:9000,cut:20000:1/file");
     c.cfg.n_urls  = 2;
     c.cfg.sha256  = content_sha256;
     c.cfg.retries = 0;
-    fetch_wrong(&c, "http://", true);
+    fetch_fails(&c, "http://", true);
     c.urls[0]    = c.urls[1];
     c.cfg.n_urls = 1;
-    fetch_right(&c);
+    fetch_succeeds(&c);
     CHECK(requests("dated,slow:9000,cut:20000:1/file", "bytes=9000- - 206") == 1 &&
               requests("dated,slow:9000,cut:20000:1/file", "bytes=29000- - 206") == 1,
           "If-Range with the date of another server");
 }
 
-TEST(second_call_goes_on)
+TEST(a_second_call_resumes_and_a_third_finds_the_file)
 {
     call c;
-
-    need_server();
     prepare(&c, "cut:20000:1/file");
     c.cfg.retries = 0;
-    fetch_wrong(&c, "http://", true);
+    fetch_fails(&c, "http://", true);
     CHECK(exists(c.path, ".part.json"), "no state");
-    fetch_right(&c);
+    fetch_succeeds(&c);
     CHECK(c.got.received == FILE_BYTES - 20000, "%lld bytes came", (long long)c.got.received);
     CHECK(!c.got.found, "it was not there");
-    CHECK_OK_ERR(&c.error, ms_fetch(&c.error, &c.cfg, &c.got)); /* the third finds it */
+    CHECK_OK_ERR(&c.error, ms_fetch(&c.error, &c.cfg, &c.got));
     CHECK(c.got.found && c.got.bytes == FILE_BYTES && requests("cut:20000:1/file", "") == 2, "had");
 }
 
-TEST(whole_part_is_enough)
+TEST(a_complete_part_is_not_fetched_again)
 {
     call c;
     char part[2048], text[512];
-
-    need_server();
     prepare(&c, "plain/file"); /* as if killed before the renaming */
-    fetch_right(&c);
+    fetch_succeeds(&c);
     snprintf(part, sizeof part, "%s.part", c.path);
     CHECK(rename(c.path, part) == 0, "rename");
     c.cfg.sha256 = content_sha256;
@@ -278,97 +267,85 @@ TEST(whole_part_is_enough)
     snprintf(text, sizeof text, "{\"url\": \"%s\", \"tag\": \"\", \"bytes\": %d, \"sha256\": \"\"}",
              c.urls[0], FILE_BYTES);
     put_text(part, text);
-    fetch_right(&c);
+    fetch_succeeds(&c);
     CHECK(c.got.received == 0 && requests("plain/file", " 416\n") == 1, "it was fetched again");
 }
 
-TEST(no_ranges_begin_anew)
+TEST(servers_without_ranges_send_all_again)
 {
     call c;
-
-    need_server();
     prepare(&c, "norange,cut:20000:2/file");
-    fetch_right(&c);
+    fetch_succeeds(&c);
     CHECK(c.got.received == FILE_BYTES + 40000, "%lld bytes came", (long long)c.got.received);
     CHECK(requests("norange,cut:20000:2/file", "bytes=20000-") == 2, "no range was asked for");
 }
 
-TEST(changed_files_begin_anew)
+TEST(changed_files_are_fetched_from_the_start)
 {
     call c;
-
-    need_server();
     prepare(&c, "newtag,cut:20000:1/file");
-    fetch_right(&c);
+    fetch_succeeds(&c);
     CHECK(requests("newtag,cut:20000:1/file", "bytes=20000- \"tag 0\"") == 1, "no If-Range");
     CHECK(c.got.received == FILE_BYTES + 20000, "%lld bytes came", (long long)c.got.received);
 
-    prepare(&c, "liar,cut:20000:1/file"); /* its bytes are others each time: 206 must not be used */
+    prepare(&c, "liar,cut:20000:1/file"); /* sends other bytes each time: a 206 must not be used */
     CHECK_OK_ERR(&c.error, ms_fetch(&c.error, &c.cfg, &c.got));
-    {
-        static blob b;
-        get_file(c.path, &b);
-        for (size_t i = 0; i < FILE_BYTES; i++)
-            CHECK(b.p[i] == (content[i] ^ 2), "byte %zu is of another file", i);
-    }
+    static blob b;
+    get_file(c.path, &b);
+    for (size_t i = 0; i < FILE_BYTES; i++)
+        CHECK(b.p[i] == (content[i] ^ 2), "byte %zu is of another file", i);
 }
 
-TEST(damaged_parts_begin_anew)
+TEST(damaged_parts_are_fetched_from_the_start)
 {
     call c;
     char part[2048];
-
-    need_server();
     prepare(&c, "cut:20000:1/file");
     c.urls[0]     = address("cut:20000:1,slow:30000/file");
     c.cfg.sha256  = content_sha256;
     c.cfg.retries = 0;
-    fetch_wrong(&c, "http://", true);
+    fetch_fails(&c, "http://", true);
     snprintf(part, sizeof part, "%s.part", c.path);
     put_file(part, "other bytes than these were in the file", 39);
     c.cfg.retries = 1;
-    fetch_right(&c);
+    fetch_succeeds(&c);
     CHECK(c.notices == 1 && strstr(c.last_notice, "sha256") != NULL, "%s", c.last_notice);
 }
 
-TEST(stalled_lines_are_given_up)
+TEST(stalled_connections_are_closed_and_retried)
 {
     call c;
-
-    need_server();
     prepare(&c, "stall:30000:1/file");
     c.cfg.stall_s = 1;
     c.cfg.retries = 20; /* a busy machine may look stalled again */
-    fetch_right(&c);
+    fetch_succeeds(&c);
     CHECK(strstr(c.first_notice, "nothing came for 1 second") != NULL, "%s", c.first_notice);
     CHECK(c.got.received == FILE_BYTES, "%lld bytes came", (long long)c.got.received);
 }
 
-TEST(mirrors_take_turns)
+TEST(mirrors_are_tried_in_turn)
 {
     call c;
-
-    need_server();
     prepare(&c, "status:404/file");
     c.urls[1]    = address("cut:20000,norange/file");
     c.urls[2]    = address("plain,slow:25000/file");
     c.cfg.n_urls = 3;
     c.cfg.sha256 = content_sha256;
-    fetch_right(&c);
+    fetch_succeeds(&c);
     CHECK(c.got.url == c.urls[2], "from %s", c.got.url);
     CHECK(requests("status:404/file", "") == 1, "404 was tried again");
     CHECK(requests("cut:20000,norange/file", "") == 3, "not three tries");
-    /* the sha256 is known, so the third may go on with what the second gave */
+    /* The sha256 is known, so the third server resumes what the second sent. */
     CHECK(requests("plain,slow:25000/file", "bytes=20000-") == 1, "it began anew");
 }
 
-/* ---- what fails ------------------------------------------------------------------------------ */
+/* ---- downloads that fail --------------------------------------------------------------------- */
 
-TEST(failures_say_why)
+TEST(failed_downloads_name_the_reason)
 {
     static const struct {
-        const char *manners, *words;
-        int         tries; /* requests that must have come; 0: not counted */
+        const char *faults, *words;
+        int         tries; /* expected requests; 0: not counted */
         bool        kept;
     } cases[] = {
         { "status:404,plain/file", "HTTP 404 (Not Found); the address may have moved", 1, false },
@@ -380,44 +357,39 @@ TEST(failures_say_why)
         { "loop/file", "redirects", 0, false },
         { "newtag,cut:10,notag/file", "file: ", 3, true },
     };
-    need_server();
     for (size_t i = 0; i < COUNT(cases); i++) {
         call c;
-        prepare(&c, cases[i].manners);
-        fetch_wrong(&c, cases[i].words, cases[i].kept);
-        CHECK(cases[i].tries == 0 || requests(cases[i].manners, "") == cases[i].tries,
-              "%s: %d requests", cases[i].manners, requests(cases[i].manners, ""));
+        prepare(&c, cases[i].faults);
+        fetch_fails(&c, cases[i].words, cases[i].kept);
+        CHECK(cases[i].tries == 0 || requests(cases[i].faults, "") == cases[i].tries,
+              "%s: %d requests", cases[i].faults, requests(cases[i].faults, ""));
     }
 }
 
-TEST(wrong_files_are_refused)
+TEST(files_of_wrong_size_or_sha256_are_refused)
 {
     call c;
-
-    need_server();
     prepare(&c, "corrupt/file");
     c.cfg.sha256 = content_sha256;
-    fetch_wrong(&c, content_sha256, false);
+    fetch_fails(&c, content_sha256, false);
     CHECK(requests("corrupt/file", "") == 1, "it was tried again");
 
     prepare(&c, "longer/file");
     c.cfg.bytes = FILE_BYTES;
-    fetch_wrong(&c, "has 50010 bytes there, 50000 were expected", false);
+    fetch_fails(&c, "has 50010 bytes there, 50000 were expected", false);
 
     prepare(&c, "longer,nolength/file");
     c.cfg.bytes = FILE_BYTES;
-    fetch_wrong(&c, "after 50010 of 50000 bytes", false);
+    fetch_fails(&c, "after 50010 of 50000 bytes", false);
 
-    prepare(&c, "linked,corrupt:1/file"); /* the redirect is counted apart */
-    fetch_right(&c);
+    prepare(&c, "linked,corrupt:1/file"); /* the redirect has its own count */
+    fetch_succeeds(&c);
     CHECK(c.notices == 1 && strstr(c.last_notice, "sha256") != NULL, "%s", c.last_notice);
 }
 
-TEST(present_files_are_checked)
+TEST(files_that_are_there_are_verified)
 {
     call c;
-
-    need_server();
     prepare(&c, "plain/file");
     put_file(c.path, "short", 5);
     c.cfg.bytes = FILE_BYTES;
@@ -430,26 +402,24 @@ TEST(present_files_are_checked)
     CHECK_FAILS(&c.error, ms_fetch(&c.error, &c.cfg, &c.got), MUSEC_EFORMAT, "its sha256 is");
 }
 
-TEST(bad_addresses_are_not_tried_again)
+TEST(invalid_addresses_are_not_retried)
 {
     static const char *const urls[] = { "file:///etc/passwd", "ftp://localhost/x", "http://" };
-    need_server();
     for (size_t i = 0; i < COUNT(urls); i++) {
         call c;
         prepare(&c, "plain/file");
         c.urls[0] = urls[i];
-        fetch_wrong(&c, urls[i], false);
+        fetch_fails(&c, urls[i], false);
         CHECK(c.notices == 0, "%s: tried again", urls[i]);
     }
 }
 
-TEST(dead_servers_are_tried_again)
+TEST(dead_servers_are_retried)
 {
     call c;
-    need_server();
     prepare(&c, "plain/file");
-    c.urls[0] = "http://127.0.0.1:9/nobody"; /* the discard port: nobody listens */
-    fetch_wrong(&c, "http://127.0.0.1:9/nobody: ", false);
+    c.urls[0] = "http://127.0.0.1:9/nobody"; /* the discard port, without a server */
+    fetch_fails(&c, "http://127.0.0.1:9/nobody: ", false);
     CHECK(c.notices == 2, "%d notices", c.notices);
 }
 
@@ -463,35 +433,32 @@ static void stop_soon(void *arg, const ms_fetch_progress *p)
     if (p->have > 0) stop = 1;
 }
 
-TEST(a_stop_keeps_the_part)
+TEST(a_stopped_download_keeps_its_part)
 {
     call c;
-
-    need_server();
     stop = 0;
     prepare(&c, "slow:1000/file");
     c.cfg.stop        = &stop;
     c.cfg.on_progress = stop_soon;
-    fetch_wrong(&c, "interrupted; ", true);
+    fetch_fails(&c, "interrupted; ", true);
     stop          = 0;
     c.urls[0]     = address("slow:1000/file");
     c.cfg.stop    = NULL;
     c.cfg.bytes   = FILE_BYTES;
     c.cfg.retries = 0;
-    fetch_right(&c);
+    fetch_succeeds(&c);
     CHECK(c.got.received < FILE_BYTES, "%lld bytes came", (long long)c.got.received);
 
     stop = 1; /* between two tries */
     prepare(&c, "status:500/file");
     c.cfg.delay_ms = 50000;
     c.cfg.stop     = &stop;
-    fetch_wrong(&c, "interrupted", false);
+    fetch_fails(&c, "interrupted", false);
 }
 
-TEST(empty_files_are_files)
+TEST(empty_files_are_downloaded)
 {
     call c;
-    need_server();
     prepare(&c, "plain/empty");
     CHECK_OK_ERR(&c.error, ms_fetch(&c.error, &c.cfg, &c.got));
     CHECK(c.got.bytes == 0 && exists(c.path, "") && !exists(c.path, ".part"), "no file");

@@ -1,4 +1,4 @@
-/* figure_test.c - figures built piece by piece, and the looks of optimizers. */
+/* figure_test.c - figures built from panels, curves and points, and the styles of optimizers. */
 #include "check.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 #include "report/figure.h"
 
-TEST(pieces_stay_where_they_were_put)
+TEST(panels_curves_and_points_are_stored)
 {
     ms_figure f;
     ms_panel *p;
@@ -44,7 +44,7 @@ TEST(pieces_stay_where_they_were_put)
     ms_figure_free(&f);
 }
 
-TEST(nothing_is_accepted)
+TEST(missing_panels_and_curves_are_ignored)
 {
     ms_figure f;
 
@@ -56,7 +56,7 @@ TEST(nothing_is_accepted)
     ms_figure_free(&f);
 }
 
-static double channel(const char *colour, int which) /* linear, 0..1 */
+static double channel(const char *colour, int which) /* linear light, 0..1 */
 {
     char               *end;
     const unsigned long rgb = strtoul(colour + 1, &end, 16);
@@ -71,14 +71,15 @@ static double brightness(const char *colour)
     return 0.2126 * channel(colour, 0) + 0.7152 * channel(colour, 1) + 0.0722 * channel(colour, 2);
 }
 
-static void check_on_paper(const char *colour) /* contrast with white and with near-black */
+/* The contrast with a white and with a nearly black page. */
+static void check_contrast(const char *colour)
 {
     const double light = brightness(colour);
     CHECK(1.05 / (light + 0.05) >= 2.0, "%s is too light for white paper", colour);
     CHECK((light + 0.05) / (brightness("#15191d") + 0.05) >= 2.0, "%s is too dark", colour);
 }
 
-TEST(styles_differ)
+TEST(optimizers_have_titles_and_different_styles)
 {
     CHECK(strcmp(ms_optimizer_title("soft-musec"), "Soft Musec") == 0, "a title");
     CHECK(strcmp(ms_optimizer_title("ademamix"), "AdEMAMix") == 0, "a title");
@@ -86,7 +87,7 @@ TEST(styles_differ)
     for (size_t i = 0; ms_optimizer_at(i) != NULL; i++) {
         const char    *name = ms_optimizer_at(i)->name;
         const ms_style a    = ms_style_of(name);
-        check_on_paper(a.colour);
+        check_contrast(a.colour);
         CHECK(strcmp(ms_optimizer_title(name), name) != 0, "%s", name);
         for (size_t k = 0; k < i; k++) {
             const char    *other = ms_optimizer_at(k)->name;
@@ -95,14 +96,14 @@ TEST(styles_differ)
                   name, other);
         }
     }
-    check_on_paper(ms_style_of("lion").colour);
+    check_contrast(ms_style_of("lion").colour);
 }
 
-TEST(steps_grow_lighter)
+TEST(colours_of_a_sequence_grow_lighter)
 {
     for (size_t n = 1; n <= 9; n++)
         for (size_t i = 0; i < n; i++) {
-            check_on_paper(ms_style_step(i, n).colour);
+            check_contrast(ms_style_step(i, n).colour);
             CHECK(i == 0 || brightness(ms_style_step(i, n).colour) >
                                 brightness(ms_style_step(i - 1, n).colour),
                   "%zu of %zu", i, n);

@@ -1,4 +1,4 @@
-/* file_test.c - files whole or absent, on real file systems and their failures. */
+/* file_test.c - files that are written whole or not at all, and errors of real file systems. */
 #define _XOPEN_SOURCE 700
 #include "check.h"
 
@@ -30,15 +30,14 @@ static int parts_left(void)
 
 static void expect(const char *path, const char *want)
 {
-    char   got[256] = "";
-    FILE  *f        = fopen(path, "rb");
-    size_t n;
-    assert_non_null(f);
-    n      = fread(got, 1, sizeof got - 1, f);
-    got[n] = '\0';
-    fclose(f);
-    CHECK(strcmp(got, want) == 0, "%s holds '%s', not '%s'", path, got, want);
+    blob b;
+    get_file(path, &b);
+    CHECK(b.n == strlen(want) && memcmp(b.p, want, b.n) == 0, "%s holds '%.*s', not '%s'", path,
+          (int)b.n, (const char *)b.p, want);
 }
+
+/* Nothing is left of files that were not written to their end. */
+static void expect_no_parts(void) { CHECK(parts_left() == 0, "%d parts", parts_left()); }
 
 static musec_status write_text(ms_error *e, const char *path, const char *text)
 {
@@ -52,7 +51,7 @@ done:
     return st;
 }
 
-TEST(whole_or_absent)
+TEST(a_file_appears_at_the_commit)
 {
     const char *path = tmp_path("new.txt");
     ms_out_file out;
@@ -73,7 +72,7 @@ TEST(whole_or_absent)
     ms_out_abandon(&out);
     ms_out_abandon(&out);
     expect(path, "abc");
-    CHECK(parts_left() == 0, "%d parts", parts_left());
+    expect_no_parts();
 }
 
 TEST(mode_of_the_old_file_is_kept)
@@ -95,7 +94,7 @@ TEST(mode_of_the_old_file_is_kept)
     umask(mask);
 }
 
-TEST(links_stay_links)
+TEST(symbolic_links_are_followed_and_kept)
 {
     const char *real = tmp_path("real.txt"), *link1 = tmp_path("link1"), *link2 = tmp_path("link2");
     ms_error    e;
@@ -107,17 +106,18 @@ TEST(links_stay_links)
     CHECK(lstat(link1, &sb) == 0 && S_ISLNK(sb.st_mode), "the first link is gone");
     CHECK(lstat(link2, &sb) == 0 && S_ISLNK(sb.st_mode), "the second link is gone");
     expect(real, "new");
-    CHECK(parts_left() == 0, "%d parts", parts_left());
+    expect_no_parts();
 }
 
-TEST(taken_part_names_are_left_alone)
+TEST(existing_part_files_are_not_overwritten)
 {
     const char *path = tmp_path("busy.txt");
-    char        stale[600];
+    char        name[64];
     ms_out_file a, b;
     ms_error    e;
 
-    snprintf(stale, sizeof stale, "%s.part.%ld", path, (long)getpid());
+    snprintf(name, sizeof name, "busy.txt.part.%ld", (long)getpid());
+    const char *stale = tmp_path(name);
     put_text(stale, "somebody's");
     CHECK_OK_ERR(&e, ms_out_open(&e, path, &a));
     CHECK_OK_ERR(&e, ms_out_open(&e, path, &b)); /* two writers at once: the last commit wins */
@@ -128,14 +128,14 @@ TEST(taken_part_names_are_left_alone)
     expect(path, "a");
     expect(stale, "somebody's");
     remove(stale);
-    CHECK(parts_left() == 0, "%d parts", parts_left());
+    expect_no_parts();
 }
 
-/* The longest names there are leave no room for an ending. */
-TEST(longest_names_can_be_written)
+/* Names of the greatest length cannot be extended by an ending. */
+TEST(files_with_the_longest_names_are_written)
 {
     const long  most = pathconf(check_tmp_dir(), _PC_NAME_MAX);
-    char        name[400], other[600], path[600];
+    char        name[400];
     ms_out_file a, b;
     ms_error    e;
 
@@ -144,13 +144,12 @@ TEST(longest_names_can_be_written)
         memset(name, 'n', (size_t)n); /* two bytes a character, so that some cuts are within one */
         for (long i = n % 2; i + 1 < n; i += 2)
             memcpy(name + i, "\xC3\xA9", 2);
-        name[n] = '\0';
-        snprintf(path, sizeof path, "%s", tmp_path(name));
-        name[n - 1] = 'x';
-        name[n - 2] = 'x';
-        snprintf(other, sizeof other, "%s", tmp_path(name));
+        name[n]          = '\0';
+        const char *path = tmp_path(name);
+        name[n - 1] = name[n - 2] = 'x';
+        const char *other         = tmp_path(name);
         CHECK_OK_ERR(&e, ms_out_open(&e, path, &a));
-        CHECK_OK_ERR(&e, ms_out_open(&e, other, &b)); /* at once, with the same beginning */
+        CHECK_OK_ERR(&e, ms_out_open(&e, other, &b)); /* both begin alike */
         CHECK_OK_ERR(&e, ms_out_write(&e, &a, "a", 1));
         CHECK_OK_ERR(&e, ms_out_write(&e, &b, "b", 1));
         CHECK(parts_left() == 2, "%d parts", parts_left());
@@ -159,7 +158,7 @@ TEST(longest_names_can_be_written)
         CHECK_OK_ERR(&e, ms_out_commit(&e, &a));
         ms_out_abandon(&b);
         expect(path, "a");
-        CHECK(access(other, F_OK) != 0 && parts_left() == 0, "what was given up is there");
+        CHECK(access(other, F_OK) != 0 && parts_left() == 0, "the abandoned file is there");
         remove(path);
     }
     memset(name, 'n', (size_t)most + 1);
@@ -167,7 +166,7 @@ TEST(longest_names_can_be_written)
     CHECK_FAILS(&e, write_text(&e, tmp_path(name), "a"), MUSEC_EIO, "too long");
 }
 
-TEST(refused_targets)
+TEST(invalid_paths_are_refused_by_name)
 {
     static char too_long[MS_PATH_MAX + 10];
     const char *dangling = tmp_path("dangling");
@@ -196,12 +195,12 @@ TEST(refused_targets)
         CHECK(out.f == NULL && out.part[0] == '\0', "case %zu leaves something open", i);
         ms_out_abandon(&out);
     }
-    CHECK(parts_left() == 0, "%d parts", parts_left());
+    expect_no_parts();
 }
 
-/* A rename could replace a file that may not be written: it must not.  Root may write everything,
- * so it becomes somebody else for a while. */
-TEST(protected_files_and_directories)
+/* A rename could replace a read-only file, but must not.  Root may write everything and becomes
+ * another user meanwhile. */
+TEST(read_only_files_and_directories_are_not_changed)
 {
     const char  *path = tmp_path("protected.txt"), *fresh = tmp_path("fresh.txt");
     const uid_t  was = geteuid();
@@ -212,7 +211,7 @@ TEST(protected_files_and_directories)
     put_text(path, "keep");
     CHECK(chmod(path, 0444) == 0 && chmod(check_tmp_dir(), 0777) == 0, "chmod");
     if (was == 0 && seteuid(65534) != 0) SKIP("cannot become another user");
-    st[0] = write_text(&e, path, "lost"); /* no CHECK before the way back */
+    st[0] = write_text(&e, path, "lost"); /* no CHECK before seteuid(was) */
     CHECK(seteuid(was) == 0, "seteuid");
     CHECK_FAILS(&e, st[0], MUSEC_EIO, "cannot create (Permission denied); the file and");
     expect(path, "keep");
@@ -225,7 +224,7 @@ TEST(protected_files_and_directories)
     CHECK(strstr(e.text, "Permission denied") != NULL, "%s", e.text);
 }
 
-TEST(full_device_is_reported)
+TEST(a_full_device_is_reported)
 {
     static char big[1 << 16];
     ms_error    e;
@@ -243,8 +242,8 @@ TEST(full_device_is_reported)
     CHECK_OK_ERR(&e, write_text(&e, "/dev/null", "abc"));
 }
 
-/* A file system that takes no more, by way of the limit on file sizes. */
-TEST(full_disk_leaves_the_old_file)
+/* A limit on the size of files stands for a full disk. */
+TEST(a_full_disk_leaves_the_old_file)
 {
     static char   big[1 << 16];
     static size_t sizes[] = { 5000, sizeof big }; /* below and above stdio's buffer */
@@ -267,12 +266,12 @@ TEST(full_disk_leaves_the_old_file)
         CHECK(setrlimit(RLIMIT_FSIZE, &was) == 0, "setrlimit");
         CHECK_FAILS(&e, st, MUSEC_EIO, "cannot write (File too large)");
         expect(path, "old");
-        CHECK(parts_left() == 0, "%d parts", parts_left());
+        expect_no_parts();
     }
     signal(SIGXFSZ, SIG_DFL);
 }
 
-TEST(fifo_is_written_directly)
+TEST(a_fifo_is_written_directly)
 {
     const char *path    = tmp_path("fifo");
     char        got[16] = "";
@@ -281,17 +280,17 @@ TEST(fifo_is_written_directly)
     int         fd;
 
     CHECK(mkfifo(path, 0600) == 0, "mkfifo");
-    fd = open(path, O_RDWR); /* a reader that is there already: opening does not wait */
+    fd = open(path, O_RDWR); /* with a reader, opening does not wait */
     CHECK(fd >= 0, "open");
     CHECK_OK_ERR(&e, write_text(&e, path, "abc"));
     CHECK(read(fd, got, sizeof got) == 3 && strcmp(got, "abc") == 0, "'%s'", got);
     close(fd);
     CHECK(lstat(path, &sb) == 0 && S_ISFIFO(sb.st_mode), "the fifo is still there");
-    CHECK(parts_left() == 0, "%d parts", parts_left());
+    expect_no_parts();
 }
 
-/* stdout into a regular file: the data stands between what is printed before and after. */
-TEST(stdout_in_a_file_is_shared)
+/* The data must stand between what is printed before and after. */
+TEST(stdout_redirected_to_a_file_is_appended_to)
 {
     const char *path   = tmp_path("redirected.txt");
     int         status = -1;
@@ -314,7 +313,7 @@ TEST(stdout_in_a_file_is_shared)
     expect(path, "before data after");
 }
 
-TEST(reading)
+TEST(files_are_read_and_errors_named)
 {
     const char *path = tmp_path("read.txt");
     char        buf[8];
@@ -338,7 +337,7 @@ TEST(reading)
     fclose(f);
 }
 
-TEST(whole_texts)
+TEST(texts_are_read_up_to_a_limit)
 {
     const char *path = tmp_path("whole.txt");
     char       *text = NULL;
@@ -356,13 +355,13 @@ TEST(whole_texts)
           "missing");
 }
 
-TEST(the_same_file_by_other_names)
+TEST(paths_of_the_same_file_are_recognized)
 {
-    char dotted[600], up[600];
+    const char *dotted = tmp_path("./one");
+    char        up[600];
 
     put_text(tmp_path("one"), "1");
     put_text(tmp_path("two"), "2");
-    snprintf(dotted, sizeof dotted, "%s/./one", check_tmp_dir());
     snprintf(up, sizeof up, "%s/../%s/new", check_tmp_dir(), strrchr(check_tmp_dir(), '/') + 1);
     CHECK(ms_path_same(tmp_path("one"), dotted), "%s", dotted);
     CHECK(!ms_path_same(tmp_path("one"), tmp_path("two")), "two files");

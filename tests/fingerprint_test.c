@@ -1,4 +1,4 @@
-/* fingerprint_test.c - what is seen of a file, and what is not. */
+/* fingerprint_test.c - which bytes of a file its fingerprint depends on. */
 #include "check.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ static void sum_of(const char *path, char hex[MS_SHA256_HEX])
     ms_sha256_end(&s, hex);
 }
 
-TEST(the_length_and_the_bytes)
+TEST(a_fingerprint_is_of_the_length_and_the_bytes)
 {
     static const unsigned char said[] = "\3\0\0\0\0\0\0\0abc";
     const char                *path   = path_in(fresh_dir(), "abc");
@@ -32,7 +32,7 @@ TEST(the_length_and_the_bytes)
     CHECK(strcmp(hex, want) == 0, "%s", hex);
 }
 
-/* Writes n zeros with one byte that is not, or without (at < 0). */
+/* Writes n zeros, with a one at byte `at` unless that is negative. */
 static const char *zeros(const char *dir, size_t n, int64_t at)
 {
     const char *path  = path_in(dir, "zeros");
@@ -45,7 +45,7 @@ static const char *zeros(const char *dir, size_t n, int64_t at)
     return path;
 }
 
-static bool is_seen(size_t n, int64_t at)
+static bool depends_on(size_t n, int64_t at)
 {
     const char *dir = fresh_dir();
     char        without[MS_SHA256_HEX], with[MS_SHA256_HEX];
@@ -54,15 +54,15 @@ static bool is_seen(size_t n, int64_t at)
     return strcmp(without, with) != 0;
 }
 
-TEST(every_byte_of_a_small_file)
+TEST(every_byte_of_a_small_file_counts)
 {
     const int64_t n = MS_FINGERPRINT_WHOLE;
     for (int64_t at = 0; at < n; at = at * 3 + 1)
-        CHECK(is_seen((size_t)n, at), "byte %lld", (long long)at);
-    CHECK(is_seen((size_t)n, n - 1), "the last byte");
+        CHECK(depends_on((size_t)n, at), "byte %lld", (long long)at);
+    CHECK(depends_on((size_t)n, n - 1), "the last byte");
 }
 
-TEST(blocks_of_a_large_one)
+TEST(blocks_of_a_large_file_count)
 {
     const int64_t n = MS_FINGERPRINT_WHOLE + 12345, block = MS_FINGERPRINT_BLOCK;
     const int64_t last = MS_FINGERPRINT_BLOCKS - 1;
@@ -71,17 +71,17 @@ TEST(blocks_of_a_large_one)
 
     for (int64_t i = 0; i <= last; i++) {
         const int64_t first = (n - block) * i / last;
-        CHECK(is_seen((size_t)n, first) && is_seen((size_t)n, first + block - 1), "block %lld",
-              (long long)i);
+        CHECK(depends_on((size_t)n, first) && depends_on((size_t)n, first + block - 1),
+              "block %lld", (long long)i);
     }
-    CHECK(is_seen((size_t)n, 0) && is_seen((size_t)n, n - 1), "its ends");
-    CHECK(!is_seen((size_t)n, block), "between the blocks"); /* that is what it costs */
+    CHECK(depends_on((size_t)n, 0) && depends_on((size_t)n, n - 1), "its ends");
+    CHECK(!depends_on((size_t)n, block), "between the blocks"); /* what it does not read */
     sum_of(zeros(dir, (size_t)n, -1), a);
     sum_of(zeros(dir, (size_t)n + 1, -1), b);
     CHECK(strcmp(a, b) != 0, "one byte more");
 }
 
-TEST(what_is_not_there)
+TEST(a_missing_file_is_reported)
 {
     ms_sha256 s;
     ms_error  e = { "" };

@@ -1,12 +1,12 @@
-/* footer_test.c - what the last lines of a page say of its runs. */
+/* footer_test.c - the last lines of a page, about its runs. */
 #include "check.h"
 
 #include <string.h>
 
 #include "section_rig.h"
 
-/* Machine, version and dates are those of the runs; two that say nothing are counted. */
-TEST(the_footer_says_where_and_when)
+/* Machine, version and dates are those of the runs; the two runs without them are counted. */
+TEST(the_footer_names_machine_version_and_dates)
 {
     static const char *const dates[] = { "2026-11-18", "2026-11-09" };
 

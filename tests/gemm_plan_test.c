@@ -1,5 +1,5 @@
-/* gemm_plan_test.c - products by cuBLASLt: which algorithm is taken may depend on clocks and on
- * what other processes have left; the bits of a deterministic context may not. */
+/* gemm_plan_test.c - products by cuBLASLt: the choice of an algorithm may depend on measured times
+ * and on the plans that other processes cached; the bits of a deterministic context may not. */
 #define _POSIX_C_SOURCE 200809L /* setenv */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,14 +26,15 @@ static ms_cuda_cached_plan plan_of(int64_t rows, bool nondeterministic, uint64_t
     return p;
 }
 
-/* As a process would: 0 where there is none. */
+/* The cached algorithm as another process finds it; 0: there is none. */
 static uint64_t cached_algo(int64_t rows, bool nondeterministic)
 {
     const ms_cuda_cached_plan  wanted = plan_of(rows, nondeterministic, 0);
     ms_cuda_plan_cache         all    = { .name = "plans" };
     const ms_cuda_cached_plan *found  = ms_cuda_plan_cache_find(&all, &wanted.key);
     const uint64_t             algo   = found == NULL ? 0 : found->algo.data[0];
-    CHECK(found == NULL || found->first.data[0] == algo + 1, "what it was judged by");
+    CHECK(found == NULL || found->first.data[0] == algo + 1,
+          "the algorithm that it was compared with");
     ms_cuda_plan_cache_close(&all);
     return algo;
 }
@@ -46,11 +47,9 @@ static void keep(int64_t rows, bool nondeterministic, uint64_t algo)
     ms_cuda_plan_cache_close(&all);
 }
 
-TEST(plans_are_cached_by_kind)
+TEST(plans_are_cached_by_shape_and_determinism)
 {
-    char dir[MS_PATH_MAX];
-    snprintf(dir, sizeof dir, "%s", fresh_dir());
-    setenv("MUSEC_CACHE", dir, 1);
+    setenv("MUSEC_CACHE", fresh_dir(), 1);
     CHECK(cached_algo(64, true) == 0, "from nowhere");
     keep(64, true, 5);
     CHECK(cached_algo(64, true) == 5, "not cached");
@@ -60,13 +59,12 @@ TEST(plans_are_cached_by_kind)
     CHECK(cached_algo(64, true) == 5 && cached_algo(64, false) == 7 && cached_algo(65, false) == 8,
           "%d, %d, %d", (int)cached_algo(64, true), (int)cached_algo(64, false),
           (int)cached_algo(65, false));
-    keep(64, false, 9); /* judged again */
+    keep(64, false, 9); /* replaces the plan */
     CHECK(cached_algo(64, false) == 9 && cached_algo(65, false) == 8, "not replaced");
     unsetenv("MUSEC_CACHE");
 }
 
-/* Plans of another version were judged in another way. */
-TEST(plans_of_other_versions_are_not_believed)
+TEST(cached_plans_of_other_versions_are_ignored)
 {
     static const uint64_t     sizes[] = { sizeof(ms_cuda_gemm_key), sizeof(cublasLtMatmulAlgo_t) };
     const ms_cuda_cached_plan p       = plan_of(64, false, 5);
@@ -82,7 +80,7 @@ TEST(plans_of_other_versions_are_not_believed)
     unsetenv("MUSEC_CACHE");
 }
 
-/* ---- what is tried --------------------------------------------------------------------------- */
+/* ---- autotuning ------------------------------------------------------------------------------ */
 
 static ms_cuda_gemm_key key_of(int64_t count, int64_t m, int64_t n, int64_t k, musec_dtype dtype)
 {
@@ -94,7 +92,7 @@ static ms_cuda_gemm_key key_of(int64_t count, int64_t m, int64_t n, int64_t k, m
                                .count   = count };
 }
 
-TEST(what_is_worth_it_is_tried)
+TEST(products_are_autotuned_where_it_saves_time)
 {
     static const struct {
         int64_t     count, m, n, k;
@@ -102,9 +100,9 @@ TEST(what_is_worth_it_is_tried)
         bool        tried;
     } cases[] = {
         { 1, 1024, 1024, 1024, MUSEC_BF16, true },    { 48, 768, 768, 768, MUSEC_BF16, true },
-        { 1, 64, 64, 64, MUSEC_F32, false },          /* no time to gain */
-        { 1024, 128, 128, 128, MUSEC_BF16, false },   /* too few elements of 16 bits: */
-        { 1024, 128, 128, 128, MUSEC_F32, true },     /* but of 32 */
+        { 1, 64, 64, 64, MUSEC_F32, false },          /* too small */
+        { 1024, 128, 128, 128, MUSEC_BF16, false },   /* each matrix is too small in 16 bits */
+        { 1024, 128, 128, 128, MUSEC_F32, true },     /* but not in 32 */
         { 1, 65536, 1024, 65536, MUSEC_BF16, false }, /* too much memory */
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -112,7 +110,7 @@ TEST(what_is_worth_it_is_tried)
             key_of(cases[i].count, cases[i].m, cases[i].n, cases[i].k, cases[i].dtype);
         CHECK(ms_cuda_gemm_is_autotuned(&k) == cases[i].tried, "case %zu", i);
         k.nondeterministic = 1;
-        CHECK(ms_cuda_gemm_is_autotuned(&k), "case %zu where any bits will do", i);
+        CHECK(ms_cuda_gemm_is_autotuned(&k), "case %zu, nondeterministic", i);
     }
 }
 
@@ -130,8 +128,8 @@ static uint64_t digest_of(ms_device *d, ms_mat c)
     return got;
 }
 
-/* A digest shows every bit of every element, and nothing that lies between. */
-TEST(a_digest_shows_every_element)
+/* Bytes between the rows do not matter. */
+TEST(a_digest_depends_on_every_element)
 {
     ms_device *d = check_open_cuda();
     EACH_DTYPE_OF(d, t, MUSEC_F16)
@@ -157,7 +155,7 @@ TEST(a_digest_shows_every_element)
     musec_ctx_destroy(d);
 }
 
-TEST(numbers_to_try_have_many_magnitudes)
+TEST(autotuning_operands_have_many_magnitudes)
 {
     ms_device *d = check_open_cuda();
     EACH_DTYPE_OF(d, t, MUSEC_F16)
@@ -187,9 +185,9 @@ static const struct shape {
     double  beta;
 } shapes[] = {
     { 1, 1024, 1024, 1024, false, false, 0.0 }, { 1, 2048, 768, 3072, false, true, 0.0 },
-    { 1, 3072, 768, 2048, true, false, 1.0 }, /* as gradients are added up */
+    { 1, 3072, 768, 2048, true, false, 1.0 }, /* as gradients are accumulated */
     { 6, 768, 768, 768, false, false, 0.0 },    { 6, 768, 768, 768, false, false, -0.5 },
-    { 1, 256, 512, 32768, true, false, 0.0 }, /* where sums are likely to be cut */
+    { 1, 256, 512, 32768, true, false, 0.0 }, /* where split-k is likely */
     { 1, 1000, 1048, 1032, false, false, 0.0 },
 };
 
@@ -209,7 +207,7 @@ static stack drawn(ms_device *d, musec_dtype t, int64_t count, int64_t rows, int
     return s;
 }
 
-/* The product, in host memory; twice, if the way there is chosen at the first. */
+/* The product in host memory, computed `times` times: the first time may choose the algorithm. */
 static stack product_of(ms_device *d, const struct shape *x, const struct kind *t, int times)
 {
     stack  a    = drawn(d, t->dtype, x->count, x->at ? x->k : x->m, x->at ? x->m : x->k, 1);
@@ -252,14 +250,13 @@ static size_t files_in(const char *dir)
     return n;
 }
 
-/* Bits are those of the first proposals, whether they were timed or not, by this process or by
- * another; and plans of contexts that take any bits do not get in. */
-TEST(bits_do_not_depend_on_clocks)
+/* Bits are those of the heuristic's first proposal, whether proposals were timed or not, by this
+ * process or another.  Plans of nondeterministic contexts are not used. */
+TEST(bits_do_not_depend_on_measured_times)
 {
     static const char *const turns[] = { "nothing cached", "all cached" };
     ms_device               *plain   = check_open_cuda(), *nondeterministic;
-    char                     dir[MS_PATH_MAX];
-    snprintf(dir, sizeof dir, "%s", fresh_dir());
+    const char              *dir     = fresh_dir();
     setenv("MUSEC_CACHE", dir, 1);
     plain->no_autotune = true;
     nondeterministic   = check_open_cuda();
@@ -280,9 +277,8 @@ TEST(bits_do_not_depend_on_clocks)
     unsetenv("MUSEC_CACHE");
 }
 
-/* A deterministic context keeps what it chose; one that is told not to time keeps nothing, nor does
- * one whose products are too small. */
-TEST(choices_are_cached)
+/* Nothing is cached with no_autotune, nor for products that are too small. */
+TEST(choices_of_deterministic_contexts_are_cached)
 {
     static const struct {
         int64_t size;
@@ -290,11 +286,10 @@ TEST(choices_are_cached)
         size_t  files;
     } cases[]              = { { 1024, false, 1 }, { 1024, true, 0 }, { 64, false, 0 } };
     const struct kind bf16 = { MUSEC_BF16, MUSEC_BF16 };
-    char              dir[MS_PATH_MAX];
     for (size_t i = 0; i < COUNT(cases); i++) {
-        const int64_t      n = cases[i].size;
-        const struct shape x = { 1, n, n, n, false, false, 0.0 };
-        snprintf(dir, sizeof dir, "%s", fresh_dir());
+        const int64_t      n   = cases[i].size;
+        const struct shape x   = { 1, n, n, n, false, false, 0.0 };
+        const char        *dir = fresh_dir();
         setenv("MUSEC_CACHE", dir, 1);
         ms_device *d   = check_open_cuda();
         d->no_autotune = cases[i].no_autotune;

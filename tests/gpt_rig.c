@@ -116,8 +116,8 @@ double *gpt_rig_read(const gpt_rig *r, ms_mat from)
 {
     const int64_t n     = from.rows * from.cols; /* parameters are dense */
     const size_t  bytes = (size_t)n * ms_dtype_bytes(from.dtype);
-    void         *host  = malloc(bytes);
-    CHECK(host != NULL && from.ld == from.cols && !from.trans, "not a dense parameter");
+    void         *host  = check_alloc(bytes);
+    CHECK(from.ld == from.cols && !from.trans, "not a dense parameter");
     CHECK_OK(r->dev, r->dev->ops->download(r->dev, from.data, bytes, host));
     double *out = oracle_loaded(host, n, from.dtype);
     free(host);
@@ -141,9 +141,8 @@ gpt_stream gpt_stream_make(const ms_gpt_config *cfg, int64_t tokens, int64_t doc
 {
     const size_t   n   = (size_t)tokens;
     const uint64_t key = ms_rand_key(seed, "stream");
-    gpt_stream     s   = { calloc(n, sizeof *s.inputs), calloc(n, sizeof *s.targets),
-                           calloc(n, sizeof *s.doc), tokens };
-    CHECK(s.inputs != NULL && s.targets != NULL && s.doc != NULL, "no memory");
+    gpt_stream     s   = { check_alloc(n * sizeof *s.inputs), check_alloc(n * sizeof *s.targets),
+                           check_alloc(n * sizeof *s.doc), tokens };
     for (int64_t t = 0; t < tokens; t++) {
         /* document d begins at about (d / documents)^2 of the stream, the second one at 1 */
         const int64_t d = (int64_t)(sqrt((double)t / (double)tokens) * (double)documents);
@@ -169,6 +168,20 @@ void gpt_rig_run(gpt_rig *r, const gpt_stream *s, int64_t tokens, const ms_gpt_p
 {
     const ms_gpt_batch batch = { s->inputs, s->targets, s->doc, tokens };
     CHECK_OK(r->dev, ms_gpt_run(r->g, &batch, pass));
+}
+
+void gpt_rig_check_gradients(const gpt_rig *a, const gpt_rig *b, double bound)
+{
+    double worst = 0.0;
+    for (size_t p = 0; p < ms_gpt_n_params(a->g); p++) {
+        double      *x   = gpt_rig_read(a, ms_gpt_param(a->g, p)->grad);
+        double      *y   = gpt_rig_read(b, ms_gpt_param(b->g, p)->grad);
+        const double err = oracle_rel_err(x, MUSEC_F64, y, gpt_rig_elems(a, p));
+        CHECK(err <= bound, "%s: %.2g", ms_gpt_param(a->g, p)->name, err);
+        worst = fmax(worst, err);
+        free(x), free(y);
+    }
+    print_message("largest relative difference of a gradient: %.1e\n", worst);
 }
 
 double gpt_rig_loss(gpt_rig *r, const gpt_stream *s, const ms_gpt_pass *pass, ms_gpt_result *result)

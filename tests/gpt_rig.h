@@ -1,4 +1,4 @@
-/* gpt_rig.h - small GPTs with drawn weights and streams of documents, for tests.
+/* gpt_rig.h - small GPTs with random weights and streams of documents, for tests.
  *
  *     gpt_rig r = gpt_rig_make(dev, &gpt_full, MUSEC_F64, 37);
  *     gpt_stream s = gpt_stream_make(&gpt_full, 37, 5, 1);    // five documents, seed 1
@@ -6,15 +6,15 @@
  *     gpt_stream_free(&s);
  *     gpt_rig_free(&r);
  *
- * Weights are normal numbers that depend on the parameter's name alone, none of them zero, so that
- * no path through the model is switched off. */
+ * Weights are normally distributed and depend on the parameter's name alone.  None are zero, so
+ * that no path through the model is switched off. */
 #ifndef MS_TESTS_GPT_RIG_H
 #define MS_TESTS_GPT_RIG_H
 
 #include "check.h"
 #include "model/gpt.h"
 
-/* Everything on; and nothing that can be left out, the rest the other way round. */
+/* gpt_full has every option on; gpt_plain has none, and the other choice elsewhere. */
 extern const ms_gpt_config gpt_full, gpt_plain;
 extern const ms_gpt_pass   gpt_full_pass, gpt_plain_pass;
 
@@ -32,9 +32,9 @@ gpt_rig gpt_rig_make(ms_device *dev, const ms_gpt_config *cfg, musec_dtype dtype
                      int64_t max_tokens);
 void    gpt_rig_free(gpt_rig *r);
 
-/* A parameter's index, or a failed test. */
+/* A parameter's index; fails the test if there is none of the name. */
 size_t gpt_rig_find(const gpt_rig *r, const char *name);
-/* Parameters and gradients come and go as dense float64; malloc'ed. */
+/* Parameters and gradients are read and written as dense float64; malloc'ed. */
 int64_t gpt_rig_elems(const gpt_rig *r, size_t p);
 double *gpt_rig_read(const gpt_rig *r, ms_mat from);
 void    gpt_rig_write(const gpt_rig *r, ms_mat to, const double *dense);
@@ -46,10 +46,12 @@ void       gpt_stream_free(gpt_stream *s);
 
 /* One pass over the first `tokens` of the stream. */
 void gpt_rig_run(gpt_rig *r, const gpt_stream *s, int64_t tokens, const ms_gpt_pass *pass);
+/* Checks that the gradients of two models differ by at most `bound`, relative to their norm. */
+void gpt_rig_check_gradients(const gpt_rig *a, const gpt_rig *b, double bound);
 /* The objective of a pass without gradients. */
 double gpt_rig_loss(gpt_rig *r, const gpt_stream *s, const ms_gpt_pass *pass,
                     ms_gpt_result *result);
-/* The next-token loss of each row, from passes over longer and longer beginnings; malloc'ed. */
+/* The next-token loss of each row, by passes over prefixes of growing length; malloc'ed. */
 double *gpt_rig_rows(gpt_rig *r, const gpt_stream *s, const ms_gpt_pass *pass);
 
 #endif

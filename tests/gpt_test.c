@@ -1,14 +1,14 @@
-/* gpt_test.c - the GPT held to itself: gradients to finite differences, devices to each other,
- * documents and windows to what they promise.
+/* gpt_test.c - the GPT compared with itself: gradients with finite differences, devices with each
+ * other, logits with losses; and the reach of tokens within documents and windows.
  *
- * Finite differences, in float64 on `ref`.  Along a direction v the objective's slope is
+ * Finite differences are in float64 on `ref`.  Along a direction v the objective's slope is
  *     (L(w + h v) - L(w - h v)) / 2h = L' + h^2 L''' / 6 + rounding / h,
  * with rounding about 1e-14 for an objective near 100.  relu2 has a second derivative that jumps:
  * where a pre-activation changes its sign within the step, the middle term is of the order h and
  * not h^2.  That is rare for small h (few elements lie within h of 0) and certain for large ones,
  * and which h is small enough depends on the direction.  So several h are tried and the closest
  * counts: a right gradient agrees at one of them, a wrong one at none, as their limit is L'.
- * Random directions see every element of a tensor; single elements see that none stands in the
+ * Random directions depend on every element of a tensor; single elements show that none is in the
  * place of another. */
 #include "check.h"
 
@@ -21,13 +21,6 @@
 #include "gpt_rig.h"
 #include "model/layout.h"
 #include "oracle.h"
-
-static ms_device *open_ref(void)
-{
-    ms_device *ref = NULL;
-    CHECK(musec_ctx_create(&ref, "ref") == MUSEC_OK, "ref is always there");
-    return ref;
-}
 
 /* ---- finite differences ---------------------------------------------------------------------- */
 
@@ -107,7 +100,7 @@ static double tensor_error(slope_case *c, const char *config, uint64_t seed)
 static void check_slopes(const char *config, const ms_gpt_config *cfg, const ms_gpt_pass *pass)
 {
     enum { TOKENS = 29, ROOM = 4 };
-    ms_device *ref   = open_ref();
+    ms_device *ref   = check_open("ref");
     gpt_rig    r     = gpt_rig_make(ref, cfg, MUSEC_F64, TOKENS + ROOM);
     gpt_stream s     = gpt_stream_make(cfg, TOKENS, 4, 11);
     double     worst = 0.0;
@@ -125,7 +118,7 @@ static void check_slopes(const char *config, const ms_gpt_config *cfg, const ms_
     musec_ctx_destroy(ref);
 }
 
-TEST(gradients_are_slopes)
+TEST(gradients_match_finite_differences)
 {
     ms_gpt_config other = gpt_full;
     check_slopes("everything on", &gpt_full, &gpt_full_pass);
@@ -139,8 +132,8 @@ TEST(gradients_are_slopes)
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-/* A vocabulary that makes the logits of a pass several chunks; nothing is a multiple of anything.
- */
+/* The vocabulary is so large that the logits of a pass take several chunks; no size is a multiple
+ * of another. */
 enum { MANY = 30011, LONG = 141 };
 
 static ms_gpt_config chunked_config(void)
@@ -160,10 +153,9 @@ static const ms_gpt_pass chunked_pass = { .window_short = 7,
 
 TEST_EACH_DEVICE(float32_agrees_with_ref, dev)
 {
-    const ms_gpt_config cfg   = chunked_config();
-    double              worst = 0.0;
+    const ms_gpt_config cfg = chunked_config();
     if (strcmp(dev->name, "ref") == 0) return;
-    ms_device *ref  = open_ref();
+    ms_device *ref  = check_open("ref");
     gpt_rig    a    = gpt_rig_make(dev, &cfg, MUSEC_F32, LONG + 2),
             b       = gpt_rig_make(ref, &cfg, MUSEC_F32, LONG);
     gpt_stream    s = gpt_stream_make(&cfg, LONG, 5, 3);
@@ -178,26 +170,18 @@ TEST_EACH_DEVICE(float32_agrees_with_ref, dev)
     CHECK(x.tokens == LONG && y.tokens == LONG, "%d tokens", (int)x.tokens);
     for (int i = 0; i < 6; i++)
         CHECK(fabs(max_a[i] / max_b[i] - 1.0) <= 1e-4, "logit %g, not %g", max_a[i], max_b[i]);
-    for (size_t p = 0; p < ms_gpt_n_params(a.g); p++) {
-        const ms_mat got = ms_gpt_param(a.g, p)->grad, want = ms_gpt_param(b.g, p)->grad;
-        double      *g = gpt_rig_read(&a, got), *w = gpt_rig_read(&b, want);
-        const double err = oracle_rel_err(g, MUSEC_F64, w, gpt_rig_elems(&a, p));
-        CHECK(err <= 1e-4, "%s: %.2g", ms_gpt_param(a.g, p)->name, err);
-        worst = fmax(worst, err);
-        free(g), free(w);
-    }
-    print_message("largest relative difference of a gradient: %.1e\n", worst);
+    gpt_rig_check_gradients(&a, &b, 1e-4);
     gpt_stream_free(&s);
     gpt_rig_free(&a), gpt_rig_free(&b);
     musec_ctx_destroy(ref);
 }
 
-/* What a chunk adds to the head's gradient and leaves for the rest of the way back. */
-TEST_EACH_DEVICE(gradients_of_chunks_are_slopes, dev)
+/* The tensors are the head, to whose gradient every chunk adds, and one further back. */
+TEST_EACH_DEVICE(gradients_by_chunks_match_finite_differences, dev)
 {
     static const char *const names[] = { "head", "layer.1.attn.o" };
     const ms_gpt_config      cfg     = chunked_config();
-    if (strcmp(dev->name, "ref") == 0) return; /* it would take long */
+    if (strcmp(dev->name, "ref") == 0) return; /* too slow */
     gpt_rig    r = gpt_rig_make(dev, &cfg, MUSEC_F64, LONG);
     gpt_stream s = gpt_stream_make(&cfg, LONG, 5, 3);
     gpt_rig_run(&r, &s, LONG, &chunked_pass);
@@ -218,25 +202,23 @@ TEST_EACH_DEVICE(gradients_of_chunks_are_slopes, dev)
 
 static double log_sum_exp(const double *z, int64_t n)
 {
-    double top = z[0], sum = 0.0;
+    double max = z[0], sum = 0.0;
     for (int64_t i = 1; i < n; i++)
-        top = fmax(top, z[i]);
+        max = fmax(max, z[i]);
     for (int64_t i = 0; i < n; i++)
-        sum += exp(z[i] - top);
-    return top + log(sum);
+        sum += exp(z[i] - max);
+    return max + log(sum);
 }
 
-/* The loss of a pass in chunks, from the logits that ms_gpt_next gives for each beginning: they are
- * the last row of a run, and rows see their next tokens across the edge of a chunk. */
+/* The loss of a pass in chunks is computed from the logits that ms_gpt_next gives for each prefix.
+ * Targets of a row may be in the next chunk. */
 TEST_EACH_DEVICE(next_gives_the_last_row_of_a_run, dev)
 {
     const ms_gpt_config cfg  = chunked_config();
-    double              loss = 0.0, objective = 0.0, *z = check_alloc(MANY * sizeof *z);
+    double              loss = 0.0, objective = 0.0;
     ms_gpt_result       result;
-    if (strcmp(dev->name, "ref") == 0) { /* it would take long */
-        free(z);
-        return;
-    }
+    if (strcmp(dev->name, "ref") == 0) return; /* too slow */
+    double    *z = check_alloc(MANY * sizeof *z);
     gpt_rig    r = gpt_rig_make(dev, &cfg, MUSEC_F64, LONG);
     gpt_stream s = gpt_stream_make(&cfg, LONG, 1, 5);
     for (int64_t t = 0; t < LONG; t++) {
@@ -257,8 +239,8 @@ TEST_EACH_DEVICE(next_gives_the_last_row_of_a_run, dev)
     free(z);
 }
 
-/* The same where it is cheap, for every cap: a loss is a difference of logits. */
-TEST_EACH_DEVICE(next_agrees_for_every_cap, dev)
+/* A loss is a difference of the logits that ms_gpt_next gives. */
+TEST_EACH_DEVICE(next_agrees_with_losses_for_every_cap, dev)
 {
     enum { N = 13 };
     for (int64_t cap = MS_CAP_NONE; cap <= MS_CAP_SIGMOID; cap++) {
@@ -286,7 +268,7 @@ TEST_EACH_DEVICE(next_agrees_for_every_cap, dev)
 
 enum { FIRST = 9, SECOND = 14, BOTH = FIRST + SECOND };
 
-/* The two documents of `s` in the other order: row t of the second is now row t - FIRST. */
+/* The two documents of `s` in the other order: row t of the second becomes row t - FIRST. */
 static gpt_stream swapped(const ms_gpt_config *cfg, const gpt_stream *s)
 {
     gpt_stream out = gpt_stream_make(cfg, BOTH, 1, 1);
@@ -299,19 +281,8 @@ static gpt_stream swapped(const ms_gpt_config *cfg, const gpt_stream *s)
     return out;
 }
 
-static void check_same_gradients(gpt_rig *a, gpt_rig *b)
-{
-    for (size_t p = 0; p < ms_gpt_n_params(a->g); p++) {
-        double *x = gpt_rig_read(a, ms_gpt_param(a->g, p)->grad);
-        double *y = gpt_rig_read(b, ms_gpt_param(b->g, p)->grad);
-        CHECK(oracle_rel_err(x, MUSEC_F64, y, gpt_rig_elems(a, p)) <= 1e-11, "%s: %.2g",
-              ms_gpt_param(a->g, p)->name, oracle_rel_err(x, MUSEC_F64, y, gpt_rig_elems(a, p)));
-        free(x), free(y);
-    }
-}
-
 /* Positions count from the start of the stream, but only their differences matter. */
-TEST_EACH_DEVICE(documents_may_change_places, dev)
+TEST_EACH_DEVICE(losses_and_gradients_do_not_depend_on_the_order_of_documents, dev)
 {
     const ms_gpt_config *configs[] = { &gpt_full, &gpt_plain };
     for (size_t c = 0; c < COUNT(configs); c++) {
@@ -322,21 +293,21 @@ TEST_EACH_DEVICE(documents_may_change_places, dev)
         for (int64_t t = FIRST; t < BOTH; t++)
             s.doc[t] = FIRST;
         gpt_stream other = swapped(configs[c], &s);
-        pass.n_weights   = 1; /* more of them would see across the edge */
+        pass.n_weights   = 1; /* with more, rows would have targets in the next document */
         double *x = gpt_rig_rows(&a, &s, &pass), *y = gpt_rig_rows(&b, &other, &pass);
         for (int64_t t = 0; t < BOTH; t++) {
             const int64_t to = t < FIRST ? t + SECOND : t - FIRST;
             CHECK(fabs(x[t] - y[to]) <= 1e-11, "row %d: %.17g, then %.17g", (int)t, x[t], y[to]);
         }
         gpt_rig_run(&a, &s, BOTH, &pass), gpt_rig_run(&b, &other, BOTH, &pass);
-        check_same_gradients(&a, &b);
+        gpt_rig_check_gradients(&a, &b, 1e-11);
         free(x), free(y);
         gpt_stream_free(&s), gpt_stream_free(&other);
         gpt_rig_free(&a), gpt_rig_free(&b);
     }
 }
 
-/* Changes the input of row `at`: the rows first..last must feel it, and no others. */
+/* A change of the input of row `at` must change the losses of the rows at..last and no others. */
 static void check_reach(gpt_rig *r, gpt_stream *s, const ms_gpt_pass *pass, int64_t at,
                         int64_t last)
 {
@@ -371,8 +342,7 @@ TEST_EACH_DEVICE(a_token_reaches_its_document_alone, dev)
     gpt_rig_free(&r);
 }
 
-/* Through l layers a token reaches as far as their windows together. */
-TEST_EACH_DEVICE(a_token_reaches_as_far_as_the_windows, dev)
+TEST_EACH_DEVICE(a_token_reaches_as_far_as_the_sum_of_the_windows, dev)
 {
     static const struct {
         int64_t  layers;
@@ -391,9 +361,9 @@ TEST_EACH_DEVICE(a_token_reaches_as_far_as_the_windows, dev)
     }
 }
 
-/* ---- gathering ------------------------------------------------------------------------------- */
+/* ---- accumulation ---------------------------------------------------------------------------- */
 
-TEST_EACH_DEVICE(passes_gather_until_they_are_taken, dev)
+TEST_EACH_DEVICE(losses_and_gradients_accumulate_until_they_are_taken, dev)
 {
     gpt_rig       r = gpt_rig_make(dev, &gpt_full, MUSEC_F64, 20);
     gpt_stream    s = gpt_stream_make(&gpt_full, 20, 3, 4);
@@ -408,12 +378,12 @@ TEST_EACH_DEVICE(passes_gather_until_they_are_taken, dev)
     CHECK_OK(dev, ms_gpt_zero_grad(r.g));
     gpt_rig_run(&r, &s, 20, &gpt_full_pass);
     gpt_rig_run(&r, &s, 20, &gpt_full_pass);
-    check_same_gradients(&r, &twice);
+    gpt_rig_check_gradients(&r, &twice, 1e-11);
     CHECK_OK(dev, ms_gpt_take(r.g, &two, again));
     CHECK(two.tokens == 40 && fabs(two.loss / one.loss - 2.0) <= 1e-13 &&
               fabs(two.objective / one.objective - 2.0) <= 1e-13,
           "%.17g after %.17g", two.loss, one.loss);
-    CHECK(run_same_bits(seen, again, 6), "a maximum is no sum");
+    CHECK(run_same_bits(seen, again, 6), "the maxima were added");
     gpt_rig_loss(&r, &s, &gpt_full_pass, &two);
     CHECK(two.loss == one.loss && two.objective == one.objective, "a loss alone is another");
     CHECK_OK(dev, ms_gpt_take(r.g, &none, seen));

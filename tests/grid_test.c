@@ -1,5 +1,5 @@
-/* grid_test.c - descriptions become runs: how many, which, in which order, under which keys; and
- * what is refused in which words. */
+/* grid_test.c - grids of runs: how many runs a description gives, which, in which order and under
+ * which keys; and the messages for wrong descriptions. */
 #include "check.h"
 
 #include <stdio.h>
@@ -38,10 +38,10 @@ static ms_grid grid_of(const char *text)
     return grid;
 }
 
-/* The field of a run, as text. */
+/* A field of a run as text. */
 static const char *get(const ms_grid *grid, size_t i, const char *field)
 {
-    static char text[4][MS_PATH_MAX]; /* a CHECK may hold several */
+    static char text[4][MS_PATH_MAX]; /* one CHECK may use several */
     static int  next;
     char       *out = text[next++ % 4];
     CHECK(i < grid->n, "run %zu of %zu", i, grid->n);
@@ -76,8 +76,7 @@ TEST(lists_are_combined_the_last_fastest)
     ms_grid_free(&grid);
 }
 
-/* Of those that differ in what the optimizer does not read, the first is the run. */
-TEST(what_an_optimizer_does_not_read_makes_no_runs)
+TEST(options_that_an_optimizer_does_not_read_make_no_runs)
 {
     static const char *const want[] = { "muon 0.1 0.25",       "muon 0.5 0.25",
                                         "soft-musec 0.1 0.25", "soft-musec 0.1 1",
@@ -91,7 +90,7 @@ TEST(what_an_optimizer_does_not_read_makes_no_runs)
     CHECK(grid.n_duplicates == 1, "%zu", grid.n_duplicates);
     ms_grid_describe_duplicates(&grid.duplicates[0], text, sizeof text);
     CHECK(strcmp(text, "threshold has no effect on muon: 2 runs instead of 4") == 0, "%s", text);
-    /* across grids, of several fields, and however they are written */
+    /* across grids, with several fields, in any spelling */
     add(&one, "{'grids': [{'optimizer': 'muon', 'lr': 0.1, 'threshold': ['0.250', "
               "2, 3],'literal': ['no', 'yes']}, {'optimizer': 'muon', 'lr': 0.1, "
               "'ns_iters': 4},{'optimizer': 'adamw', 'beta': [0.05, 0.1], 'beta2': "
@@ -107,8 +106,8 @@ TEST(what_an_optimizer_does_not_read_makes_no_runs)
     ms_grid_free(&one);
 }
 
-/* Whatever stands there of it, under either spelling and in whatever place. */
-TEST(a_value_stands_in_place_of_all_others)
+/* It replaces all values of the field, in any place and under either spelling. */
+TEST(a_field_set_by_the_user_replaces_all_its_values)
 {
     json_t  *json  = parse("{'preset': 'nano', 'set': {'weight-decay': 1}, 'grids': [{'lr': "
                              "[0.1, 0.2], 'weight_decay': [0.3, 0.6]},{'rows': [{'lr': 0.5, "
@@ -143,17 +142,17 @@ TEST(rows_are_crossed_with_lists)
     CHECK(grid.n == 6, "%zu runs", grid.n);
     for (size_t i = 0; i < 6; i++) {
         static const char *const optimizer[] = { "muon", "spectra", "soft-musec" };
-        static const char *const lr[]        = { "0.02", "0.5", "0.2" }; /* the preset's: 0.2 */
+        static const char *const lr[]        = { "0.02", "0.5", "0.2" }; /* 0.2 is the preset's */
         CHECK(strcmp(get(&grid, i, "seed"), i < 3 ? "3" : "4") == 0, "seed of run %zu", i);
         CHECK(strcmp(grid.at[i].config.optim.name, optimizer[i % 3]) == 0, "optimizer %zu", i);
         CHECK(strcmp(get(&grid, i, "lr"), lr[i % 3]) == 0, "lr of run %zu", i);
         CHECK(strcmp(get(&grid, i, "beta"), i % 3 == 1 ? "0.1" : "0.25") == 0,
-              "the row's own beta comes last: %s", get(&grid, i, "beta"));
+              "the beta of the row replaces that of the set: %s", get(&grid, i, "beta"));
     }
     ms_grid_free(&grid);
 }
 
-TEST(presets_may_vary_and_values_have_three_kinds)
+TEST(presets_may_vary_and_values_may_be_numbers_texts_or_booleans)
 {
     ms_grid grid = grid_of("{'preset': 'nano', 'set': {'qk-norm': false, 'tied': true},'grids': "
                            "[{}, {'preset': ['pico', 'nano'], 'lr': 1e-3, 'weight_decay': "
@@ -171,7 +170,7 @@ TEST(presets_may_vary_and_values_have_three_kinds)
     ms_grid_free(&grid);
 }
 
-/* As musec train has it. */
+/* This is what musec train does, too. */
 TEST(a_short_run_has_no_extension_and_a_batch_no_stages)
 {
     ms_grid grid = grid_of("{'preset': 'small', 'grids': [{'steps': [5, 1390]},{'batch': 65536},"
@@ -184,7 +183,7 @@ TEST(a_short_run_has_no_extension_and_a_batch_no_stages)
     ms_grid_free(&grid);
 }
 
-TEST(the_same_run_is_there_once)
+TEST(equal_runs_are_one_run)
 {
     ms_grid grid = grid_of("{'grids': [{'lr': [0.1, '0.10', 1e-1, 0.2]},{'lr': 0.2, "
                            "'optimizer': 'soft-musec'}]}");
@@ -193,13 +192,12 @@ TEST(the_same_run_is_there_once)
     snprintf(first, sizeof first, "%s", grid.at[0].name);
     add(&grid, "{'grids': [{'lr': [0.2, 0.3, 0.1]}]}");
     CHECK(grid.n == 3, "%zu runs", grid.n);
-    CHECK(strcmp(grid.at[0].name, first) == 0, "what was there stays where it was");
+    CHECK(strcmp(grid.at[0].name, first) == 0, "the first run changed its place");
     ms_grid_free(&grid);
     CHECK(grid.at == NULL && grid.n == 0, "free");
 }
 
-/* More than the first memory holds, all found again. */
-TEST(many_runs_are_told_apart)
+TEST(a_thousand_runs_are_kept_apart)
 {
     char    text[12000] = "{'grids': [{'seed': [0";
     size_t  n           = strlen(text);
@@ -224,7 +222,7 @@ static void key_of(const ms_train_config *cfg, char key[MS_SHA256_HEX])
     CHECK_OK_ERR(&e, ms_grid_key(&e, cfg, key));
 }
 
-TEST(keys_do_not_see_the_order_of_fields)
+TEST(keys_do_not_depend_on_order_and_spelling_of_fields)
 {
     ms_grid a = grid_of("{'set': {'steps': 9, 'width': 64}, 'grids': [{'lr': 0.3}]}");
     ms_grid b = grid_of("{'preset': 'pico', 'grids': [{'width': '64', 'lr': [0.30],"
@@ -241,8 +239,7 @@ TEST(keys_do_not_see_the_order_of_fields)
     ms_grid_free(&b);
 }
 
-/* Every field changes the key but those that the table exempts. */
-TEST(every_other_field_changes_the_key)
+TEST(every_field_that_is_not_exempt_changes_the_key)
 {
     const ms_train_config start = train_config("pico", "spectra", NULL);
     ms_train_field        f;
@@ -261,8 +258,8 @@ TEST(every_other_field_changes_the_key)
     CHECK(n > 90 && n_exempt == 6, "%zu fields, %zu not in the key", n, n_exempt);
 }
 
-/* A key from before there was a precision. */
-TEST(keys_stay_as_they_were)
+/* The key is of a version without the field precision. */
+TEST(keys_of_older_versions_are_the_same)
 {
     const ms_train_config cfg = train_config("pico", "muon", "");
     char                  key[MS_SHA256_HEX];
@@ -271,8 +268,8 @@ TEST(keys_stay_as_they_were)
           "%s", key);
 }
 
-/* What a key takes for the same, as runs of older versions have it, is no difference either. */
-TEST(what_has_the_same_key_does_not_differ)
+/* Some values count as equal, because runs of older versions have them. */
+TEST(configs_differ_exactly_if_their_keys_do)
 {
     static const struct {
         const char *mode, *field, *value;
@@ -315,7 +312,7 @@ static void refuse(const char *text, const char *says, const char *also)
     ms_grid_free(&grid);
 }
 
-TEST(what_is_wrong_is_named)
+TEST(mistakes_in_a_description_are_named)
 {
     static const struct {
         const char *text, *says, *also;
@@ -358,7 +355,7 @@ TEST(what_is_wrong_is_named)
         refuse(bad[i].text, bad[i].says, bad[i].also);
 }
 
-/* 1000^k combinations: beyond the bound, and beyond what a size_t counts. */
+/* There are 1000^k combinations, which is beyond the bound, and for large k beyond a size_t. */
 TEST(too_many_combinations_are_refused)
 {
     static const char *const fields[] = { "seed",      "steps",      "batch",  "max_doc",
@@ -375,7 +372,7 @@ TEST(too_many_combinations_are_refused)
             json_object_set(one, fields[i], list);
         CHECK_FAILS(&e, ms_grid_add(&e, "g.json", whole, &grid), MUSEC_EINVAL,
                     "grid 1: more than 20000 runs");
-        CHECK(grid.n == 0 && grid.at == NULL, "nothing was made for them");
+        CHECK(grid.n == 0 && grid.at == NULL, "runs were made");
         json_decref(list);
         json_decref(whole);
     }

@@ -30,9 +30,9 @@ typedef struct checker {
     ms_device             *d;
     const ms_theory_epoch *e;
     ms_theory_check       *out;
-    int64_t                n, r;         /* numbers of a matrix; its singular values */
-    double                *stack;        /* (T, n) host: what singular values are asked of */
-    void                  *device_stack; /* the same on the device */
+    int64_t                n, r;         /* elements of a matrix; its singular values */
+    double                *stack;        /* (T, n) host: input of find_values() */
+    void                  *device_stack; /* its copy on the device */
     double                *values;       /* (T, r) */
 } checker;
 
@@ -53,12 +53,8 @@ bool ms_theory_holds(const ms_theory_check *check, double tol)
 static void check_one(checker *j, int which, int64_t at, double left, double right, double size)
 {
     ms_theory_check *worst = &j->out[which];
-    ms_theory_check  now   = *worst;
+    ms_theory_check  now   = { worst->name, left, right, size, at };
 
-    now.left  = left;
-    now.right = right;
-    now.size  = size;
-    now.at    = at;
     if (worst->at >= 0 && isnan(ms_theory_slack(worst))) return;
     if (worst->at < 0 || !(ms_theory_slack(&now) >= ms_theory_slack(worst))) *worst = now;
 }
@@ -85,14 +81,9 @@ static const double *mean_gradient(const checker *j, int64_t t)
 static musec_status find_values(checker *j)
 {
     const int64_t T = j->e->T;
-    const ms_mat  x = { .data   = j->device_stack,
-                        .rows   = j->e->rows,
-                        .cols   = j->e->cols,
-                        .ld     = j->e->cols,
-                        .count  = T,
-                        .stride = j->n,
-                        .dtype  = MUSEC_F64 };
-    musec_status  st;
+    const ms_mat  x =
+        ms_mat_of(musec_view_dense(j->device_stack, MUSEC_F64, T, j->e->rows, j->e->cols));
+    musec_status st;
 
     TRY(j->d->ops->upload(j->d, j->stack, (size_t)(T * j->n) * sizeof(double), j->device_stack));
     TRY(ms_singular_values(j->d, x, j->values));
@@ -100,7 +91,7 @@ done:
     return st;
 }
 
-/* ---- the clip and the recurrences ------------------------------------------------------------ */
+/* ---- the clip and the recursions ------------------------------------------------------------- */
 
 static musec_status check_clip(checker *j)
 {
@@ -119,7 +110,7 @@ static musec_status check_clip(checker *j)
         double        nuclear = 0.0;
         for (int64_t i = 0; i < j->r; i++)
             nuclear += j->values[t * j->r + i];
-        /* where nothing was clipped, the difference is the rounding of Mhat */
+        /* where nothing was clipped, the difference is the rounding error of Mhat */
         check_one(j, MS_THEORY_INEQUALITY_PROJECTION, t, e->D * nuclear, dot(p, m, j->n),
                   e->D * (nuclear + sqrt(dot(hat, hat, j->n))));
     }
@@ -140,7 +131,7 @@ static void check_recurrences(checker *j)
             size += w[i] * w[i] + next[i] * next[i];
         }
         check_one(j, MS_THEORY_INEQUALITY_UPDATE, t, sqrt(off), 0.0, sqrt(size));
-        if (t == 0) continue; /* what came before is not recorded */
+        if (t == 0) continue; /* M_{-1} is not recorded */
         off = size = 0.0;
         for (int64_t i = 0; i < j->n; i++) {
             const double hat  = at(j, e->m_hat, t)[i];
@@ -206,7 +197,7 @@ static void check_descent(checker *j)
         for (int64_t i = 0; i < j->n; i++)
             sum[i] += mean_gradient(j, t)[i];
     length = sqrt(dot(sum, sum, j->n));
-    x2     = length > 0.0 ? D2 : 0.0; /* of no direction, X is 0 */
+    x2     = length > 0.0 ? D2 : 0.0; /* X is 0 where S_H is */
     for (int64_t t = 0; t < e->T; t++) {
         const double *m = at(j, e->m, t), *g = at(j, e->g, t + 1), *h = mean_gradient(j, t + 1);
         momenta += dot(m, m, j->n);
@@ -256,7 +247,7 @@ static void check_averages(checker *j)
             }
             if (pass == 0) {
                 if (t < e->T) spread += away / T;
-                size = fmax(size, sqrt(dot(w, w, j->n))); /* what the differences lose digits of */
+                size = fmax(size, sqrt(dot(w, w, j->n))); /* the differences cancel digits of W */
                 continue;
             }
             check_one(j, MS_THEORY_INEQUALITY_AVERAGE, t, away, away + spread, away + spread);
@@ -268,7 +259,7 @@ static void check_averages(checker *j)
         }
 }
 
-/* ---- for the caller -------------------------------------------------------------------------- */
+/* ---- an epoch -------------------------------------------------------------------------------- */
 
 musec_status ms_theory_check_epoch(ms_device *d, const ms_theory_epoch *epoch,
                                    ms_theory_check out[MS_THEORY_N_INEQUALITIES])

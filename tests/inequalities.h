@@ -1,7 +1,7 @@
-/* inequalities.h - both sides of the paper's inequalities on an epoch that was recorded.
+/* inequalities.h - both sides of the paper's inequalities on a recorded epoch.
  *
- * The lemmas are about any sequence that the algorithm makes, so a recorded run either shows them
- * or shows a mistake: in the run, in the clipping, or in the lemma.
+ * The lemmas hold for any sequence that the algorithm makes, so a recorded run that violates one
+ * shows a mistake in the run, in the clipping, or in the lemma.
  *
  *     feasible     |M_t|_2 <= D
  *     projection   <Mhat_t - M_t, X - M_t> <= 0 for every X with |X|_2 <= D; the worst X makes it
@@ -16,11 +16,11 @@
  *     mean_descent Lemma 4.2 as it stands, with L and sigma.  Without noise it holds on every path,
  *                  with noise only the mean of right - left over many is not negative
  *     average      Lemma B.3, first inequality, for W_0 ... W_T against the mean of W_0 ... W_{T-1}
- *     spread       Lemma B.3, second inequality, likewise
+ *     spread       Lemma B.3, second inequality, for the same
  *     radius       |W_t - mean| <= eta T D sqrt(r), t = 0 ... T: what Goldstein's ball needs
  *     half_radius  the same with (T + 1) / 2 for T, which is as small as it can be
  *
- * Each is the worst over the epoch: the one whose right - left is least by its size. */
+ * Each is the worst over the epoch: where right - left is smallest relative to its size. */
 #ifndef MS_TESTS_INEQUALITIES_H
 #define MS_TESTS_INEQUALITIES_H
 
@@ -49,31 +49,31 @@ enum {
         MS_THEORY_N_INEQUALITIES
 };
 
-typedef struct
-    ms_theory_epoch { /* matrices of rows x cols, dense, one after the other, the caller's */
+/* Stacks of dense matrices of rows x cols, which the caller owns. */
+typedef struct ms_theory_epoch {
     int64_t       rows, cols, T;
     const double *w;               /* (T + 1) W_0 ... W_T */
     const double *g;               /* (T + 1) G_0 ... G_T; the last is the next epoch's first */
-    const double *h;               /* (T + 1) what they are in the mean; NULL: there is no noise */
+    const double *h;               /* (T + 1) their means; NULL: there is no noise */
     const double *m_hat;           /* (T) Mhat_0 ... */
     const double *m;               /* (T) M_0 ... */
     double        f_first, f_last; /* f(W_0), f(W_T) */
     double        eta, beta, D;    /* gamma is beta / eta */
-    double        rank;            /* r, at least that of every M_t */
-    double        lipschitz;       /* L: no G_t is longer */
+    double        rank;            /* r, at least the rank of every M_t */
+    double        lipschitz;       /* L >= |G_t|_F */
     double        sigma;           /* deviation of the noise; 0 where h is NULL */
 } ms_theory_epoch;
 
 typedef struct ms_theory_check {
     const char *name; /* static */
     double      left, right;
-    double      size; /* sum of the magnitudes of the terms: what rounding errors are relative to */
+    double      size; /* sum of the magnitudes of the terms; rounding errors are relative to it */
     int64_t     at;   /* the step where it is worst; regret: after how many */
 } ms_theory_check;
 
 /* (right - left) / size; 0 where both sides are made of zeros. */
 double ms_theory_slack(const ms_theory_check *check);
-/* No worse than rounding: the slack is at least -tol, and a number. */
+/* Whether the slack is at least -tol and no NaN. */
 bool ms_theory_holds(const ms_theory_check *check, double tol);
 
 /* Singular values are computed on `d`, in float64; the rest on the host.  Waits. */

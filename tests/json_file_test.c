@@ -1,5 +1,5 @@
-/* json_file_test.c - JSON as text: what is written is read again as the same value, numbers have no
- * more digits than that takes, and values become the texts of options. */
+/* json_file_test.c - JSON as text: values are read back as written, numbers have the fewest digits
+ * for that, and values become the texts of options. */
 #include "core/json_file.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static json_t *parse(const char *text)
     return value;
 }
 
-TEST(texts_are_these)
+TEST(values_are_written_in_their_shortest_form)
 {
     static const char *const same[] = {
         "0.1",
@@ -73,7 +73,7 @@ TEST(endless_nesting_is_refused)
 TEST(values_are_texts_of_options)
 {
     static const struct {
-        const char *json, *text; /* NULL: it is none */
+        const char *json, *text; /* NULL: it has none */
     } cases[] = {
         { "\"rms:1\"", "rms:1" },
         { "4", "4" },

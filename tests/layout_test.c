@@ -1,5 +1,5 @@
-/* layout_test.c - the sizes of a GPT: what is refused, what is counted, and that a pass allocates
- * nothing. */
+/* layout_test.c - the sizes of a GPT: which configs are refused, counts of parameters and
+ * operations, and the memory of passes. */
 #include "check.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ static const struct {
     { OF(layers), { 0, -1, 65, INT64_MAX } },
     { OF(width), { 0, -5, INT64_MAX, INT64_MIN } },
     { OF(heads), { 0, -1, INT64_MAX, 1 << 20 } },
-    { OF(head), { 0, -2, 5, INT64_MAX } }, /* pairs of columns turn */
+    { OF(head), { 0, -2, 5, INT64_MAX } }, /* odd: RoPE rotates pairs of columns */
     { OF(mlp), { 0, -1, INT64_MAX, INT64_MIN } },
     { OF(vocab), { 0, 1, -1, 1 << 20 } },
     { OF(qk_norm), { -1, 2, 7 } },
@@ -51,7 +51,7 @@ static const struct {
     { OF(init_residual), { -1.0, 7.0 } },
 };
 
-/* The check itself, and whoever relies on it. */
+/* Both functions must refuse the config, with the name of the field. */
 static void check_refused(const ms_gpt_config *cfg, const char *name, const char *value)
 {
     ms_error     e = { "" };
@@ -63,7 +63,7 @@ static void check_refused(const ms_gpt_config *cfg, const char *name, const char
           "%s is %s: measured", name, value);
 }
 
-TEST(nonsense_is_refused_by_name)
+TEST(invalid_fields_are_refused_by_name)
 {
     ms_error e;
     char     text[40];
@@ -90,14 +90,13 @@ TEST(nonsense_is_refused_by_name)
     }
 }
 
-/* What is switched off need not make sense. */
-TEST(what_is_off_may_be_anything)
+TEST(fields_of_options_that_are_off_are_not_checked)
 {
     ms_gpt_config cfg = gpt_plain;
     ms_error      e;
     cfg.cap = MS_CAP_NONE, cfg.cap_scale = 0.0, cfg.cap_width = 0.0;
     CHECK_OK_ERR(&e, ms_gpt_check(&e, &cfg));
-    cfg.gate_width = cfg.width + 1; /* of gates that are not there */
+    cfg.gate_width = cfg.width + 1; /* there are no gates */
     CHECK_OK_ERR(&e, ms_gpt_check(&e, &cfg));
 }
 
@@ -112,12 +111,12 @@ TEST(sizes_that_do_not_fit_are_refused)
     cfg.heads = 1 << 14, cfg.head = 1 << 14;
     CHECK_FAILS(&e, ms_gpt_check(&e, &cfg), MUSEC_EINVAL, "heads * head");
     cfg = gpt_full, cfg.layers = 64, cfg.width = cfg.mlp = 1 << 20;
-    CHECK_OK_ERR(
-        &e, ms_gpt_measure(&e, &cfg, MUSEC_F64, 1 << 28, LOGITS, &sizes)); /* counts, no more */
+    /* only measures, allocates nothing */
+    CHECK_OK_ERR(&e, ms_gpt_measure(&e, &cfg, MUSEC_F64, 1 << 28, LOGITS, &sizes));
     CHECK(sizes.weights > (size_t)64 * 2 * 8 << 40, "%zu bytes", sizes.weights);
 }
 
-TEST_EACH_DEVICE(what_cannot_be_made_is_not, dev)
+TEST_EACH_DEVICE(invalid_models_are_not_created, dev)
 {
     ms_gpt_config cfg = gpt_full;
     ms_gpt       *g   = (ms_gpt *)dev;
@@ -130,8 +129,8 @@ TEST_EACH_DEVICE(what_cannot_be_made_is_not, dev)
 
 /* ---- counts ---------------------------------------------------------------------------------- */
 
-/* The 124M model that everybody knows: 12 layers of 768, vocabulary 50304, tied. */
-TEST(counts_are_those_of_a_known_model)
+/* GPT-2 small, of 124M parameters: 12 layers of 768, vocabulary 50304, tied. */
+TEST(counts_are_those_of_gpt2_small)
 {
     ms_gpt_config cfg = gpt_plain;
     ms_gpt_sizes  sizes;
@@ -153,9 +152,9 @@ TEST(counts_are_those_of_a_known_model)
     CHECK(ms_gpt_rope_pairs(&cfg) == 32, "half of the columns are 32 pairs");
 }
 
-/* With 16 bits: masters and gradients as in float32, half as many bytes of copies (all but the mix,
- * but for what aligns them), and activations of about half the size. */
-TEST(sizes_in_16_bits)
+/* In 16 bits masters and gradients are as large as in float32, compute copies (of all but the mix)
+ * half as large but for alignment, and activations about half as large. */
+TEST(activations_in_16_bits_take_half_the_memory)
 {
     const musec_dtype halves[] = { MUSEC_BF16, MUSEC_F16 };
     ms_gpt_config     cfg      = gpt_full;
@@ -186,7 +185,7 @@ static musec_status counting_alloc(ms_device *d, size_t bytes, void **out)
     return real_alloc(d, bytes, out);
 }
 
-/* All of a step's passes: with gradients, without, shorter ones, a prediction. */
+/* Passes of every kind: with gradients, without, shorter ones, predictions. */
 static void some_passes(gpt_rig *r, const gpt_stream *s)
 {
     ms_gpt_result result;
@@ -200,7 +199,7 @@ static void some_passes(gpt_rig *r, const gpt_stream *s)
     CHECK_OK(r->dev, ms_gpt_zero_grad(r->g));
 }
 
-TEST_EACH_DEVICE(nothing_allocates_after_the_first_pass, dev)
+TEST_EACH_DEVICE(passes_allocate_nothing_after_the_first, dev)
 {
     gpt_stream s = gpt_stream_make(&gpt_full, 45, 5, 1);
     gpt_rig    r = gpt_rig_make(dev, &gpt_full, MUSEC_F32, 45);
@@ -215,13 +214,12 @@ TEST_EACH_DEVICE(nothing_allocates_after_the_first_pass, dev)
     dev->table.alloc = real_alloc;
     CHECK(n_allocs == 0, "%zu blocks", n_allocs);
     CHECK(dev->scratch.n_allocs == arena, "%zu chunks", dev->scratch.n_allocs - arena);
-    CHECK(dev->scratch.in_use == in_use, "scratch was not given back");
+    CHECK(dev->scratch.in_use == in_use, "scratch was not freed");
     gpt_rig_free(&r);
     gpt_stream_free(&s);
 }
 
-/* A model made for more tokens gives the same bits: room must not matter. */
-TEST_EACH_DEVICE(room_does_not_matter, dev)
+TEST_EACH_DEVICE(a_model_made_for_more_tokens_gives_the_same_bits, dev)
 {
     const musec_dtype dtypes[] = { MUSEC_F32, MUSEC_F64 };
     gpt_stream        s        = gpt_stream_make(&gpt_full, 21, 3, 1);

@@ -1,7 +1,8 @@
-/* linalg_operands_test.c - products whose operands have 16 bits, on every device that has them.
+/* linalg_operands_test.c - operators whose products have 16-bit operands, on every device that has
+ * them.
  *
- * Each mode is held to its own scalar map in exact arithmetic, within twice the rounding that is
- * tabled in docs/operators.md, whatever the scale of the matrix and of D. */
+ * Each mode is compared with its own scalar map in exact arithmetic, within twice the rounding
+ * error that docs/operators.md tabulates, at any scale of the matrix and of D. */
 #include "check.h"
 
 #include <math.h>
@@ -15,29 +16,20 @@
 
 static const musec_dtype narrow[] = { MUSEC_F16, MUSEC_BF16 };
 
+/* f16, bf16: |result - map|_2 / D for s_1 / D up to 1, up to 10 and above; |result|_2 / D - 1 */
+static const double ssc_bound[2][3]   = { { 3e-3, 3e-3, 3e-3 }, { 2e-2, 2e-2, 2e-2 } };
+static const double ssc_excess[2][3]  = { { 2e-3, 2e-3, 2e-3 }, { 2e-2, 2e-2, 2e-2 } };
+static const double fast_bound[2][3]  = { { 1e-3, 4e-3, 7e-3 }, { 5e-3, 3e-2, 7e-2 } };
+static const double fast_excess[2][3] = { { 2e-3, 2e-3, 7e-3 }, { 2e-2, 2e-2, 7e-2 } };
+
 static const struct mode {
     const char *op;
     int         literal;
-    double      bound[2][3];  /* f16, bf16: |result - map|_2 / D for s_1 / D up to 1, 10, more */
-    double      excess[2][3]; /* |result|_2 / D - 1 */
-} modes[] = {
-    { "ssc",
-      0,
-      { { 3e-3, 3e-3, 3e-3 }, { 2e-2, 2e-2, 2e-2 } },
-      { { 2e-3, 2e-3, 2e-3 }, { 2e-2, 2e-2, 2e-2 } } },
-    { "ssc",
-      1,
-      { { 3e-3, 3e-3, 3e-3 }, { 2e-2, 2e-2, 2e-2 } },
-      { { 2e-3, 2e-3, 2e-3 }, { 2e-2, 2e-2, 2e-2 } } },
-    { "paper7",
-      0,
-      { { 3e-3, 3e-3, 3e-3 }, { 2e-2, 2e-2, 2e-2 } },
-      { { 2e-3, 2e-3, 2e-3 }, { 2e-2, 2e-2, 2e-2 } } },
-    { "fast",
-      0,
-      { { 1e-3, 4e-3, 7e-3 }, { 5e-3, 3e-2, 7e-2 } },
-      { { 2e-3, 2e-3, 7e-3 }, { 2e-2, 2e-2, 7e-2 } } },
-};
+    const double (*bound)[3], (*excess)[3];
+} modes[] = { { "ssc", 0, ssc_bound, ssc_excess },
+              { "ssc", 1, ssc_bound, ssc_excess },
+              { "paper7", 0, ssc_bound, ssc_excess },
+              { "fast", 0, fast_bound, fast_excess } };
 
 /* ---- the scalar map -------------------------------------------------------------------------- */
 
@@ -70,7 +62,7 @@ static law_plan law_of(const struct mode *m, const oracle *o, double threshold, 
     return law;
 }
 
-/* One mode on one matrix, of which the oracle knows the singular values. */
+/* One mode on one matrix with known singular values. */
 static void check_mode(ms_device *dev, const struct mode *m, int t, oracle *o, double D)
 {
     const double      ratio = o->s[0] / D;
@@ -103,7 +95,7 @@ static void check_modes(ms_device *dev, oracle *o, double D)
             check_mode(dev, &modes[m], t, o, D);
 }
 
-TEST_EACH_DEVICE(every_mode_follows_its_map, dev)
+TEST_EACH_DEVICE(every_mode_follows_its_scalar_map, dev)
 {
     static const int64_t shapes[][2] = { { 16, 48 }, { 64, 40 }, { 33, 33 }, { 96, 96 } };
     static const double  ratios[]    = { 0.01, 1.0, 10.0, 100.0 };
@@ -121,7 +113,7 @@ TEST_EACH_DEVICE(every_mode_follows_its_map, dev)
 
 /* ---- scales ---------------------------------------------------------------------------------- */
 
-TEST_EACH_DEVICE(scales_do_not_matter, dev)
+TEST_EACH_DEVICE(errors_do_not_depend_on_the_scale, dev)
 {
     static const struct {
         double top, D;
@@ -140,7 +132,7 @@ TEST_EACH_DEVICE(scales_do_not_matter, dev)
     }
 }
 
-TEST_EACH_DEVICE(zeros_and_vectors_are_as_ever, dev)
+TEST_EACH_DEVICE(zeros_and_vectors_do_not_depend_on_the_operands_dtype, dev)
 {
     static const char *const ops[]     = { "ssc", "paper7", "fast", "accurate", "ns5" };
     const double             zeros[40] = { 0 };
@@ -155,7 +147,7 @@ TEST_EACH_DEVICE(zeros_and_vectors_are_as_ever, dev)
             free(got);
             if (strcmp(ops[i], "ns5") == 0) continue;
             double *narrow_line = run_clip(dev, &cfg, MUSEC_F32, line, 1, 40, NULL);
-            cfg.operands        = 0; /* one singular value takes no products */
+            cfg.operands        = 0; /* a single singular value needs no products */
             double *wide_line   = run_clip(dev, &cfg, MUSEC_F32, line, 1, 40, NULL);
             CHECK(run_same_bits(narrow_line, wide_line, 40), "%s of a vector", ops[i]);
             free(narrow_line), free(wide_line);
@@ -164,9 +156,8 @@ TEST_EACH_DEVICE(zeros_and_vectors_are_as_ever, dev)
     free(line);
 }
 
-/* However many steps, whatever s_1 / D: a small eigenvalue that rounding made negative would run
- * away. */
-TEST_EACH_DEVICE(many_steps_stay_in_the_ball, dev)
+/* A small eigenvalue that rounding makes negative would grow with every step. */
+TEST_EACH_DEVICE(many_steps_stay_near_the_ball, dev)
 {
     static const int    many[]   = { 9, 20, 41 };
     static const double ratios[] = { 10.0, 100.0, 1e4, 1e9 };
@@ -194,8 +185,8 @@ TEST_EACH_DEVICE(many_steps_stay_in_the_ball, dev)
 
 static double soft_of(double s, const void *arg) { return law_soft(s, *(const double *)arg); }
 
-/* The plan that the menu has for a spectrum; what is below the reach of 16 bits has one of its own,
- * for tol 1e-2. */
+/* The cheapest plan for a spectrum.  Where its lower end is below the range of 16-bit plans
+ * (`is_short`), the plan is for a fixed end and a tol of 1e-2. */
 static law_plan law_accurate(const oracle *o, double D, double tol, musec_dtype dtype,
                              bool *is_short)
 {
@@ -210,29 +201,28 @@ static law_plan law_accurate(const oracle *o, double D, double tol, musec_dtype 
     return law;
 }
 
-/* |result - soft clip|_2 <= tol D and rounding, which is tabled for `fast`; twice that is allowed.
- * Below the reach of 16 bits gains fall short of 1 - tol; then the result is held to the map of the
- * plan.  Rounding moves w = u^2, which is 1e-4 there, by some 2^-12 or 2^-9: 5e-2 and 6e-2 of D
- * were seen, of which twice is allowed too. */
+/* |result - soft clip|_2 is at most tol D plus twice the rounding error that is tabulated for
+ * `fast`.  Below the range of 16-bit plans gains fall short of 1 - tol, and the result is compared
+ * with the map of the plan.  Rounding moves w = u^2, which is 1e-4 there, by some 2^-12 or 2^-9;
+ * 5e-2 and 6e-2 of D were seen, and twice that is allowed. */
 static void check_accurate(const musec_clip_report *report, oracle *o, const double *got, double D,
                            double tol, musec_dtype dtype)
 {
-    const struct mode *fast  = &modes[COUNT(modes) - 1];
-    const double       ratio = o->s[0] / D;
-    const int          t = dtype == MUSEC_BF16, size = ratio <= 1.0 ? 0 : ratio <= 10.0 ? 1 : 2;
-    bool               is_short;
-    const law_plan     law  = law_accurate(o, D, tol, dtype, &is_short);
-    const char        *type = dtype == MUSEC_F16 ? " f16" : t ? " bf16" : "";
-    char               path[40];
+    const double   ratio = o->s[0] / D;
+    const int      t = dtype == MUSEC_BF16, size = ratio <= 1.0 ? 0 : ratio <= 10.0 ? 1 : 2;
+    bool           is_short;
+    const law_plan law  = law_accurate(o, D, tol, dtype, &is_short);
+    const char    *type = dtype == MUSEC_F16 ? " f16" : t ? " bf16" : "";
+    char           path[40];
     snprintf(path, sizeof path, "%s%s%s", law.plan.name, is_short ? " short" : "", type);
     CHECK(strcmp(report->path, path) == 0, "s_1 = %g D, tol %g: %s, not %s", ratio, tol,
           report->path, path);
-    const double in_f32[] = { 6e-7, 4e-6, 1.4e-4 }; /* as tabled */
-    const double rounding = 2.0 * (type[0] != '\0' ? fast->bound[t][size] : in_f32[size]);
-    const double over     = pow((double)o->k, 1.0 / 128.0); /* what run_norm2_diff may be off by */
+    const double in_f32[] = { 6e-7, 4e-6, 1.4e-4 }; /* docs/operators.md */
+    const double rounding = 2.0 * (type[0] != '\0' ? fast_bound[t][size] : in_f32[size]);
+    const double over     = pow((double)o->k, 1.0 / 128.0); /* the factor of run_norm2_diff */
     const double bound    = (is_short ? (t ? 0.12 : 0.1) : over * tol + rounding) * D;
     const double excess =
-        type[0] != '\0' ? fmax(fast->excess[t][size], is_short ? 2e-2 : 0.0) : 1e-5;
+        type[0] != '\0' ? fmax(fast_excess[t][size], is_short ? 2e-2 : 0.0) : 1e-5;
     if (is_short)
         oracle_map(o, law_plan_of, &law);
     else
@@ -243,11 +233,11 @@ static void check_accurate(const musec_clip_report *report, oracle *o, const dou
     CHECK(norm <= D * (1.0 + excess), "%s, s_1 = %g D: the norm is %g D", path, ratio, norm / D);
 }
 
-/* Matrices of a stack that need different plans: each gets its own. */
 enum { RATIOS = 5 };
 static const double ratios_of_a_stack[RATIOS] = { 0.3, 1.0, 3.0, 10.0, 100.0 }; /* s_1 / D */
 
-TEST_EACH_DEVICE(accurate_takes_a_plan_for_each_matrix, dev)
+/* The matrices of the stack need different plans. */
+TEST_EACH_DEVICE(accurate_chooses_a_plan_for_each_matrix, dev)
 {
     enum { ROWS = 24, COLS = 40 };
     static const musec_dtype types[] = { MUSEC_F16, MUSEC_BF16, MUSEC_F32 };
@@ -272,7 +262,7 @@ TEST_EACH_DEVICE(accurate_takes_a_plan_for_each_matrix, dev)
         double *all = run_clip_in(dev, &cfg, MUSEC_F32, x, ROWS, COLS,
                                   (run_layout){ .more = RATIOS - 1 }, report);
         for (int b = 0; b < RATIOS; b++) {
-            if (!(type == MUSEC_F32 && report[b].products == 0)) /* exactly, where rounding rules */
+            if (!(type == MUSEC_F32 && report[b].products == 0)) /* by SVD */
                 check_accurate(&report[b], &o[b], all + b * ROWS * COLS, D, tol, type);
             oracle_free(&o[b]);
         }
@@ -280,7 +270,7 @@ TEST_EACH_DEVICE(accurate_takes_a_plan_for_each_matrix, dev)
     }
 }
 
-/* A stack of matrices that take different ways: each as it does alone. */
+/* Each matrix of a stack with several plans has the bits and the plan that it has alone. */
 static void check_stack(ms_device *dev, musec_dtype operands)
 {
     enum { N = 5, ROWS = 12, COLS = 18 };
@@ -307,7 +297,7 @@ static void check_stack(ms_device *dev, musec_dtype operands)
     free(all);
 }
 
-TEST_EACH_DEVICE(accurate_matrices_of_a_stack_go_their_own_ways, dev)
+TEST_EACH_DEVICE(accurate_results_of_a_stack_are_those_of_single_matrices, dev)
 {
     if (dev->kind->batch_variant) SKIP_DEVICE("bits depend on the stack on %s", dev->name);
     check_stack(dev, (musec_dtype)0);
@@ -325,7 +315,7 @@ static double quintic_of(double s, const void *arg)
     return x;
 }
 
-TEST_EACH_DEVICE(quintic_steps_follow_their_map, dev)
+TEST_EACH_DEVICE(quintic_steps_follow_their_scalar_map, dev)
 {
     static const int64_t shapes[][2] = { { 16, 40 }, { 40, 16 }, { 24, 24 }, { 1, 9 }, { 9, 1 } };
     for (size_t i = 0; i < COUNT(shapes) * COUNT(narrow); i++) {
@@ -346,7 +336,7 @@ TEST_EACH_DEVICE(quintic_steps_follow_their_map, dev)
     }
 }
 
-/* ---- what is refused ------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 static void refused(ms_device *dev, musec_dtype input, int operands, musec_status why,
                     const char *words)
@@ -364,7 +354,7 @@ static void refused(ms_device *dev, musec_dtype input, int operands, musec_statu
     run_stack_free(dev, &out);
 }
 
-TEST_EACH_DEVICE(other_operands_are_refused, dev)
+TEST_EACH_DEVICE(unsupported_operands_are_refused, dev)
 {
     refused(dev, MUSEC_F32, 17, MUSEC_EINVAL, "operands of unknown (dtype 17)");
     refused(dev, MUSEC_F32, MUSEC_F64, MUSEC_EINVAL, "operands of f64");

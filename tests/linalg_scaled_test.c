@@ -1,8 +1,8 @@
-/* linalg_scaled_test.c - operators on input that was scaled and rounded to 16 bits before.
+/* linalg_scaled_test.c - operators on input that was already scaled and rounded to 16 bits.
  *
- * With the scale that ms_prepare would choose, the soft clips give the same bits as from float32;
- * with a looser one, or in Muon's steps, which normalise float32 before it is rounded and this
- * after, they come near. */
+ * With the scale that ms_prepare would choose, the soft clips give the same bits as from float32.
+ * With a smaller scale the results are close, and so they are in Muon's steps, which normalise
+ * float32 input before it is rounded but 16-bit input after. */
 #include "check.h"
 
 #include <math.h>
@@ -34,7 +34,7 @@ static musec_status run(ms_device *d, op which, ms_scaled_mat in, double D, muse
     }
 }
 
-/* Gives x times its scale over 2^loose, in 16 bits. */
+/* x times its scale over 2^loose, in 16 bits. */
 static ms_scaled_mat scaled_copy(ms_device *d, ms_mat x, musec_dtype type, int loose)
 {
     ms_vec        absmax;
@@ -53,8 +53,8 @@ static ms_scaled_mat scaled_copy(ms_device *d, ms_mat x, musec_dtype type, int l
     return out;
 }
 
-/* out of x in float32 and of its copy, with what the host says of its scale: (COUNT_OF, rows, cols)
- * each. */
+/* Compares the results for x in float32 and for its scaled copy, whose scale the host expects to be
+ * 2^hint.  x is (COUNT_OF, rows, cols). */
 static void check_op(ms_device *dev, op which, musec_dtype type, const double *x, int64_t rows,
                      int64_t cols, double D, int loose, int hint)
 {
@@ -73,14 +73,15 @@ static void check_op(ms_device *dev, op which, musec_dtype type, const double *x
         const double norm  = run_fro(want + b * n, n);
         const double apart = run_fro_diff(got + b * n, want + b * n, n);
         double       bound = 0.0;
-        if (which == QUINTIC && b == 2) continue; /* lifts rounding where singular values are 0 */
-        /* one more rounding of every entry, lifted as in optim_narrow_test */
+        if (which == QUINTIC && b == 2) continue; /* amplifies rounding where a value is 0 */
+        /* Muon rounds every entry once more and amplifies that, as in optim_16bit_test.c.  Another
+         * scale changes the factors in the fused epilogues: both results err as in
+         * linalg_operands_test.c. */
         if (which == QUINTIC)
             bound = type == MUSEC_F16 ? 2.5e-3 : 2e-2;
-        else if (loose > 0 ||
-                 hint != 0) /* other roots of the gain ride: both err as in linalg_operands_test */
+        else if (loose > 0 || hint != 0)
             bound = which == FAST       ? (type == MUSEC_F16 ? 7e-3 : 7e-2)
-                    : which == ACCURATE ? (type == MUSEC_F16 ? 5e-2 : 6e-2) /* below its reach */
+                    : which == ACCURATE ? (type == MUSEC_F16 ? 5e-2 : 6e-2) /* below its range */
                                         : (type == MUSEC_F16 ? 3e-3 : 2e-2);
         CHECK(apart <= 2.0 * bound * norm,
               "op %d, dtype %d, %d x %d, D = %g, 2^%d loose, 2^%d known: matrix %d by %g",
@@ -91,7 +92,7 @@ static void check_op(ms_device *dev, op which, musec_dtype type, const double *x
     ms_arena_reset(&dev->scratch, mark);
 }
 
-TEST_EACH_DEVICE(scaled_input_is_the_input, dev)
+TEST_EACH_DEVICE(scaled_input_gives_the_results_of_the_input, dev)
 {
     static const int64_t shapes[][2] = { { 12, 20 }, { 20, 12 }, { 16, 16 }, { 8, 30 }, { 30, 8 } };
     static const double  scales[] = { 1.0, 0x1p-70, 0x1p70 }, ratios[] = { 0.3, 1e-4, 1e5 };
@@ -114,8 +115,9 @@ TEST_EACH_DEVICE(scaled_input_is_the_input, dev)
     }
 }
 
-/* Entries far below their bound: what normalises them is more than rides on a polynomial. */
-TEST_EACH_DEVICE(muon_takes_what_is_far_below_its_bound, dev)
+/* With entries far below their bound the normalisation does not fit into the coefficients of the
+ * polynomial. */
+TEST_EACH_DEVICE(muon_normalises_entries_far_below_their_bound, dev)
 {
     static const int64_t shapes[][2] = { { 12, 20 }, { 20, 12 }, { 8, 30 }, { 30, 8 } };
     for (size_t i = 0; i < COUNT(shapes) * COUNT(narrow); i++) {
@@ -130,26 +132,29 @@ TEST_EACH_DEVICE(muon_takes_what_is_far_below_its_bound, dev)
     }
 }
 
-/* 1 / |X| in three parts: out_scale, what the coefficients carry, and a power of two that is 1 if
- * it may be. */
-TEST(coefficients_normalise)
+static const ms_quintic_coefs_in some_coefs = { .gram_scale   = 4.0,
+                                                .out_scale    = 0x1p-5,
+                                                .ap_scale     = 0.125,
+                                                .max_exponent = 6.0,
+                                                .n_steps      = 2.0,
+                                                .first_b      = -4.0,
+                                                .first_c      = 2.0,
+                                                .last_a       = 3.0,
+                                                .last_b       = -2.0,
+                                                .last_c       = 0.5,
+                                                .norm_factor  = 1.02,
+                                                .scale        = 1.0 };
+
+/* 1 / |X| is the product of three factors: out_scale, the coefficients, and a residual power of two
+ * that is 1 where possible. */
+TEST(quintic_coefficients_normalise)
 {
     for (int e = -60; e <= 60; e++)
         for (int steps = 1; steps <= 3; steps++) {
-            const double               fro      = ldexp(1.3, e);
-            const ms_quintic_coefs_in  in       = { .gram_scale   = 4.0,
-                                                    .out_scale    = 0x1p-5,
-                                                    .ap_scale     = 0.125,
-                                                    .max_exponent = 6.0,
-                                                    .n_steps      = steps,
-                                                    .first_b      = -4.0,
-                                                    .first_c      = 2.0,
-                                                    .last_a       = 3.0,
-                                                    .last_b       = -2.0,
-                                                    .last_c       = 0.5,
-                                                    .trace        = 4.0 * fro * fro,
-                                                    .norm_factor  = 1.02,
-                                                    .scale        = 1.0 };
+            const double        fro             = ldexp(1.3, e);
+            ms_quintic_coefs_in in              = some_coefs;
+            in.n_steps                          = steps;
+            in.trace                            = 4.0 * fro * fro;
             const ms_quintic_coefs_out out      = ms_eval_quintic_coefs(in);
             int                        exponent = 0;
             const double y = 1.0 / (1.02 * fro), square = y * y / 4.0, rho = out.last_a / in.last_a;
@@ -168,26 +173,16 @@ TEST(coefficients_normalise)
         }
 }
 
-/* Where the trace is below min_trace, a power of two brings it to 2^12 .. 2^14, and all else is
- * what it is of the matrix that is as large. */
-TEST(small_matrices_are_boosted)
+/* Where the trace is below min_trace, a power of two scales it to 2^12 .. 2^14, and all else is as
+ * for a matrix of that size. */
+TEST(small_matrices_are_scaled_up)
 {
     for (int e = -90; e <= 20; e++) {
-        ms_quintic_coefs_in  in       = { .eps          = 1e-7,
-                                          .gram_scale   = 4.0,
-                                          .out_scale    = 0x1p-5,
-                                          .ap_scale     = 0.125,
-                                          .max_exponent = 6.0,
-                                          .n_steps      = 2.0,
-                                          .first_b      = -4.0,
-                                          .first_c      = 2.0,
-                                          .last_a       = 3.0,
-                                          .last_b       = -2.0,
-                                          .last_c       = 0.5,
-                                          .min_trace    = 32.0,
-                                          .trace        = ldexp(1.3, e),
-                                          .norm_factor  = 1.02,
-                                          .scale        = 0x1p-3 };
+        ms_quintic_coefs_in in        = some_coefs;
+        in.eps                        = 1e-7;
+        in.min_trace                  = 32.0;
+        in.trace                      = ldexp(1.3, e);
+        in.scale                      = 0x1p-3;
         const bool           small    = in.trace < 32.0;
         ms_quintic_coefs_out out      = ms_eval_quintic_coefs(in);
         const double         boost    = out.boost;
@@ -208,7 +203,7 @@ TEST(small_matrices_are_boosted)
 
 static ms_device_ops real;
 
-static musec_status see_numbers(ms_device *d, const ms_product *p)
+static musec_status check_constants(ms_device *d, const ms_product *p)
 {
     CHECK(p->symmetric ||
               (p->alpha.each.data == NULL && p->beta.each.data == NULL &&
@@ -217,24 +212,24 @@ static musec_status see_numbers(ms_device *d, const ms_product *p)
     return real.product(d, p);
 }
 
-/* Full products are left to a library, which takes constants alone. */
-TEST_EACH_DEVICE(muon_has_no_numbers_on_full_products, dev)
+/* Full products are done by a library, which takes constant factors alone. */
+TEST_EACH_DEVICE(full_products_of_muon_have_constant_factors, dev)
 {
-    static const int64_t shapes[][2] = { { 12, 20 }, { 30, 8 } }; /* by 1, 2 */
+    static const int64_t shapes[][2] = { { 12, 20 }, { 30, 8 } };
     for (size_t i = 0; i < COUNT(shapes) * COUNT(narrow); i++) {
         const int64_t rows = shapes[i / 2][0], cols = shapes[i / 2][1];
         if (!ms_device_has(dev, narrow[i % 2])) continue;
         double *x          = oracle_gaussian(COUNT_OF * rows, cols, 8);
         real               = dev->table;
-        dev->table.product = see_numbers;
+        dev->table.product = check_constants;
         check_op(dev, QUINTIC, narrow[i % 2], x, rows, cols, 1.0, 2, 0);
         dev->table = real;
         free(x);
     }
 }
 
-/* A known scale of small gradients leaves no pass over the result: gain and out_scale make
- * D / sqrt(alpha) / scale, whatever the scale is, and the residual is 1. */
+/* gain and out_scale together are D / sqrt(alpha) / scale, so that no other pass over the result is
+ * needed. */
 TEST(known_scales_leave_no_residual)
 {
     for (int e = -100; e <= 100; e++)
@@ -249,7 +244,7 @@ TEST(known_scales_leave_no_residual)
                                            .max_exponent = 8.0,
                                            .out_scale    = ldexp(1.0, -e + off) };
             const ms_alpha_fro_out out = ms_eval_alpha_fro(in);
-            /* of s M, back to M, by scale M */
+            /* alpha is of s M, the input is scale M */
             const double factor = D / sqrt(out.alpha) * s / scale;
             CHECK(out.residual == 1.0 && fabs(out.gain * in.out_scale - factor) <= 1e-15 * factor,
                   "scale 2^%d, out_scale 2^%d: gain %g, residual %g", e, -e + off, out.gain,

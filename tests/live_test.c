@@ -1,5 +1,5 @@
-/* live_test.c - runs that go on: logs that grow by half lines, are cut, and end; curves that stay
- * small; runs that come later and directories that are none. */
+/* live_test.c - watching runs while they train: logs that grow, even by half lines, start again or
+ * end; thinned curves; new runs and wrong directories. */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <stdio.h>
@@ -35,17 +35,22 @@ static void update(ms_live *live)
 static const char config[] = "{\"optimizer\": \"muon\", \"preset\": \"pico\", \"lr\": 0.02, "
                              "\"steps\": 4}";
 
+/* Watches a new directory, its only path. */
+static ms_live watch_new(const char **root)
+{
+    static const char *paths[1];
+    *root = paths[0] = fresh_dir();
+    return (ms_live){ .paths = paths, .n_paths = 1 };
+}
+
 TEST(a_log_is_read_as_it_grows)
 {
-    const char *const root    = fresh_dir();
-    const char *const paths[] = { root };
-    ms_live           live    = { .paths = paths, .n_paths = 1 };
-    char              dir[MS_PATH_MAX], log[MS_PATH_MAX + 16];
+    const char *root;
+    ms_live     live = watch_new(&root);
+    const char *dir = path_in(root, "a"), *log = path_in(dir, "log.jsonl");
 
     update(&live);
-    assert_int_equal(live.n, 0); /* none yet, which is no error */
-    snprintf(dir, sizeof dir, "%s/a", root);
-    snprintf(log, sizeof log, "%s/log.jsonl", dir);
+    assert_int_equal(live.n, 0); /* no run is no error */
     make_run(dir, config);
     update(&live);
     assert_int_equal(live.n, 1);
@@ -84,12 +89,11 @@ TEST(a_log_is_read_as_it_grows)
     ms_live_free(&live);
 }
 
-TEST(a_log_that_does_not_grow_is_silent)
+TEST(a_run_whose_log_does_not_grow_is_silent)
 {
-    const char *const    root    = fresh_dir();
-    const char *const    paths[] = { root };
-    ms_live              live    = { .paths = paths, .n_paths = 1 };
-    const struct utimbuf old     = { 1000000, 1000000 };
+    const char          *root;
+    ms_live              live = watch_new(&root);
+    const struct utimbuf old  = { 1000000, 1000000 };
     put_file(path_in(root, "config.json"), config, sizeof config - 1);
     append(path_in(root, "log.jsonl"), "{\"step\": 1, \"loss\": 5.5, \"time_s\": 3}\n");
     update(&live);
@@ -103,9 +107,8 @@ TEST(a_log_that_does_not_grow_is_silent)
 
 TEST(long_curves_are_thinned_evenly)
 {
-    const char *const root    = fresh_dir();
-    const char *const paths[] = { root };
-    ms_live           live    = { .paths = paths, .n_paths = 1 };
+    const char *root;
+    ms_live     live = watch_new(&root);
     enum { STEPS = 5 * MS_LIVE_POINTS };
     put_file(path_in(root, "config.json"), config, sizeof config - 1);
     FILE *f = fopen(path_in(root, "log.jsonl"), "w");
@@ -125,17 +128,13 @@ TEST(long_curves_are_thinned_evenly)
     ms_live_free(&live);
 }
 
-TEST(old_configs_and_broken_ones_are_runs_too)
+TEST(runs_with_text_values_or_broken_configs_are_shown)
 {
-    const char *const root    = fresh_dir();
-    const char *const paths[] = { root };
-    ms_live           live    = { .paths = paths, .n_paths = 1 };
-    char              a[MS_PATH_MAX], b[MS_PATH_MAX];
-    json_t           *json;
-    snprintf(a, sizeof a, "%s/a", root);
-    snprintf(b, sizeof b, "%s/b", root);
-    make_run(a, "{\"optimizer\": \"muon\", \"lr\": \"0.5\", \"steps\": \"200\"}"); /* as text */
-    make_run(b, "{");
+    const char *root;
+    ms_live     live = watch_new(&root);
+    json_t     *json;
+    make_run(path_in(root, "a"), "{\"optimizer\": \"muon\", \"lr\": \"0.5\", \"steps\": \"200\"}");
+    make_run(path_in(root, "b"), "{");
     update(&live);
     assert_int_equal(live.n, 2);
     assert_true(live.at[0].lr == 0.5 && live.at[0].steps == 200);
@@ -149,7 +148,7 @@ TEST(old_configs_and_broken_ones_are_runs_too)
     ms_live_free(&live);
 }
 
-TEST(what_is_no_directory_is_refused)
+TEST(missing_directories_and_files_are_refused)
 {
     const char *const root = fresh_dir();
     const char       *paths[1];

@@ -1,4 +1,4 @@
-/* log_test.c - what stands on the stream after a few calls. */
+/* log_test.c - the bytes that a log writes. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
@@ -25,15 +25,20 @@ static void screen_open(screen *s, ms_log_level level, int live)
     s->log.live = live;
 }
 
-static void screen_expect(screen *s, const char *want)
+static void screen_close(screen *s)
 {
-    fflush(s->f);
-    CHECK(strcmp(s->text, want) == 0, "'%s' instead of '%s'", s->text, want);
     fclose(s->f);
     free(s->text);
 }
 
-TEST(levels_decide)
+static void screen_expect(screen *s, const char *want)
+{
+    fflush(s->f);
+    CHECK(strcmp(s->text, want) == 0, "'%s' instead of '%s'", s->text, want);
+    screen_close(s);
+}
+
+TEST(messages_above_the_level_are_dropped)
 {
     static const char *const want[] = { "0\n", "0\n1\n", "0\n1\n2\n" };
 
@@ -46,18 +51,16 @@ TEST(levels_decide)
     }
 }
 
-TEST(progress_needs_a_terminal)
+TEST(progress_is_shown_on_terminals_unless_quiet)
 {
     screen s;
 
-    screen_open(&s, MS_LOG_VERBOSE, 0);
-    ms_log_progress(&s.log, "step 1");
-    ms_log_end(&s.log);
-    screen_expect(&s, "");
-    screen_open(&s, MS_LOG_QUIET, 1);
-    ms_log_progress(&s.log, "step 1");
-    ms_log_end(&s.log);
-    screen_expect(&s, "");
+    for (int live = 0; live < 2; live++) {
+        screen_open(&s, live == 0 ? MS_LOG_VERBOSE : MS_LOG_QUIET, live);
+        ms_log_progress(&s.log, "step 1");
+        ms_log_end(&s.log);
+        screen_expect(&s, "");
+    }
 }
 
 TEST(a_block_is_redrawn_in_place)
@@ -80,17 +83,16 @@ TEST(a_block_is_redrawn_in_place)
     screen_open(&s, MS_LOG_NORMAL, 0);
     ms_log_block(&s.log, "a\n");
     screen_expect(&s, "");
-    screen_open(&s, MS_LOG_NORMAL, 1); /* more lines than a screen of 24 has */
+    screen_open(&s, MS_LOG_NORMAL, 1); /* more lines than the 24 of a screen */
     char many[200] = "";
     for (int i = 0; i < 100; i++)
         memcpy(many + i, "\n", 2);
     ms_log_block(&s.log, many);
     CHECK(s.log.lines == 23, "%d lines", s.log.lines);
-    fclose(s.f);
-    free(s.text);
+    screen_close(&s);
 }
 
-TEST(lines_go_below_progress)
+TEST(messages_go_below_the_progress_line)
 {
     screen s;
 
@@ -105,7 +107,7 @@ TEST(lines_go_below_progress)
     screen_expect(&s, "\rstep 1\033[K\rstep 2\033[K\nnote\n\rstep 3\033[K\n");
 }
 
-TEST(long_lines_are_cut)
+TEST(long_progress_lines_are_cut_and_messages_are_not)
 {
     screen s;
     char   big[6000], want[256];
@@ -128,6 +130,5 @@ TEST(long_lines_are_cut)
     fflush(s.f);
     CHECK(s.bytes > 4000 && s.text[s.bytes - 1] == '\n', "%zu bytes", s.bytes);
     CHECK(strchr(s.text, '\n') == s.text + s.bytes - 1, "one line");
-    fclose(s.f);
-    free(s.text);
+    screen_close(&s);
 }

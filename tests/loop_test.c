@@ -1,6 +1,6 @@
-/* loop_test.c - runs that are stopped after any step, or at once wherever they ask, and resumed by
- * another ms_train: logs and checkpoints are those of a run that was never stopped, times apart.
- * And runs that diverge. */
+/* loop_test.c - runs that are stopped after any step or inside one and resumed by another ms_train:
+ * logs and checkpoints are those of a run that was never stopped, times apart.  And runs that
+ * diverge. */
 #define _POSIX_C_SOURCE 200809L /* symlink */
 #include "check.h"
 
@@ -72,8 +72,8 @@ TEST(a_run_stopped_after_every_step_resumes_bit_for_bit)
     train_check_same(&whole, &parts, STEPS);
 }
 
-/* Heavy-ball momentum with a tiny beta overflows with any gradient, from step 5 on, where beta has
- * its final value.  The last step that is measured is step 4. */
+/* Heavy-ball momentum with a tiny beta overflows with any gradient from step 5 on, when beta has
+ * its final value.  The last step whose groups are measured is step 4. */
 TEST(skipped_steps_are_counted_and_not_measured)
 {
     static train_watch    whole, parts;
@@ -103,7 +103,7 @@ TEST(skipped_steps_are_counted_and_not_measured)
     train_check_same(&whole, &parts, STEPS);
 }
 
-/* A process that finds nothing to do knows less of the run than the one that made its last step. */
+/* A process that makes no step does not know the times of the run. */
 TEST(resuming_a_run_that_is_done_keeps_its_summary)
 {
     static train_watch    w;
@@ -127,7 +127,7 @@ TEST(resuming_a_run_that_is_done_keeps_its_summary)
     CHECK(contains(dir, "summary.json", "\"status\": \"done\""),
           "a summary that is missing is written");
 
-    dir = fresh_dir(); /* what was interrupted may be done without another step */
+    dir = fresh_dir(); /* with fewer steps an interrupted run is done */
     (void)run_until(&cfg, &w, dir, false, 6);
     CHECK(contains(dir, "summary.json", "\"status\": \"interrupted\""), "stopped");
     (void)run_until(&shorter, &w, dir, true, -1);
@@ -135,9 +135,9 @@ TEST(resuming_a_run_that_is_done_keeps_its_summary)
           w.lines);
 }
 
-/* A checkpoint that cannot be read may be whole: the run does not resume from an older one, and
- * nothing is renamed. */
-TEST(a_checkpoint_that_cannot_be_read_is_not_damaged)
+/* The checkpoint may be whole, so the run does not resume from an older one, and nothing is
+ * renamed. */
+TEST(an_unreadable_checkpoint_does_not_count_as_damaged)
 {
     static train_watch    w;
     static const char     newest[] = "checkpoint/step_00000006";
@@ -147,13 +147,11 @@ TEST(a_checkpoint_that_cannot_be_read_is_not_damaged)
     const ms_train_setup setup = { .config = cfg, .out = dir, .resume = true };
     ms_error             e     = { "" };
     ms_train            *t     = NULL;
-    char                 model[512], kept[512];
+    const char          *model = path_in(path_in(dir, newest), "model.safetensors");
     struct stat          info;
 
     (void)run_until(&cfg, &w, dir, false, 6);
-    snprintf(model, sizeof model, "%s/%s/model.safetensors", dir, newest);
-    snprintf(kept, sizeof kept, "%s/kept", dir);
-    CHECK(rename(model, kept) == 0, "rename");
+    CHECK(rename(model, path_in(dir, "kept")) == 0, "rename");
     CHECK(symlink(model, model) == 0, "symlink"); /* not even root can read it */
     CHECK(ms_train_open(&e, &setup, &t) == MUSEC_EIO && t == NULL, "%s", e.text);
     CHECK(strstr(e.text, "model.safetensors") != NULL && strstr(e.text, "may be whole") != NULL,
@@ -186,10 +184,10 @@ TEST(a_run_that_is_out_of_time_stops_and_resumes)
     train_check_same(&whole, &parts, STEPS);
 }
 
-/* ---- stopped at once ------------------------------------------------------------------------- */
+/* ---- stopped inside a step ------------------------------------------------------------------- */
 
-/* Two short data sets, so that the run reaches their ends. */
-static char texts[2][256];
+/* Two data sets that are so short that the run reaches their ends. */
+static const char *texts[2];
 
 static int write_texts(void **state)
 {
@@ -200,14 +198,14 @@ static int write_texts(void **state)
         size_t n = 0;
         for (int i = 0; n + 40 < sizeof text - 200 * (size_t)k; i++)
             n += (size_t)snprintf(text + n, sizeof text - n, "%d of %d times %d;\n", i, k, i * i);
-        snprintf(texts[k], sizeof texts[k], "%s", path_in(dir, k == 0 ? "a.txt" : "b.txt"));
+        texts[k] = path_in(dir, k == 0 ? "a.txt" : "b.txt");
         put_file(texts[k], text, n);
     }
     return 0;
 }
 
-/* Two data sets, two micro-batches, several layers, validations of several chunks, a checkpoint in
- * the middle, and reports at every second step. */
+/* Two data sets, two micro-batches, two layers, validations of several chunks, a checkpoint in the
+ * middle, and reports at every second step. */
 static ms_train_config short_config(const char *optimizer)
 {
     ms_train_config cfg =
@@ -220,7 +218,7 @@ static ms_train_config short_config(const char *optimizer)
     return cfg;
 }
 
-/* Runs until the question `stop_at`; 0: to the end. */
+/* Runs until it asks for the `stop_at`-th time whether to stop; 0: to the end. */
 static ms_summary run_to_question(const ms_train_config *cfg, train_watch *w, const char *out,
                                   bool resume, int stop_at)
 {
@@ -291,17 +289,17 @@ static void stop_at_questions(const char *optimizer, int every)
     }
     /* A pass asks in every layer, forward and backward; 2 of 4 steps validate on two sets. */
     CHECK(every * in_step > 4 * 2 * 8 && every * in_validation > 2 * 2 * 4,
-          "%d in_step steps, %d in validations", in_step, in_validation);
+          "%d stops in steps, %d in validations", in_step, in_validation);
 }
 
-TEST(a_run_stopped_in_step_a_step_resumes_bit_for_bit) { stop_at_questions("soft-musec", 1); }
+TEST(a_run_stopped_inside_any_step_resumes_bit_for_bit) { stop_at_questions("soft-musec", 1); }
 
-TEST(a_run_with_logit_clipping_stopped_in_step_a_step_resumes_bit_for_bit)
+TEST(a_run_with_logit_clipping_stopped_inside_a_step_resumes_bit_for_bit)
 {
     stop_at_questions("muonclip", 7);
 }
 
-/* Every process is stopped after a few more questions than a step or a validation asks, so that
+/* Every process asks a little more often than in a step or a validation, then is stopped, so that
  * validations are abandoned and made again, some more than once. */
 TEST(a_run_stopped_again_and_again_resumes_bit_for_bit)
 {
@@ -328,8 +326,8 @@ TEST(a_run_stopped_again_and_again_resumes_bit_for_bit)
 
 /* ---- divergence ------------------------------------------------------------------------------ */
 
-/* One NaN in the output projection is a NaN in the logits of every token, and so in the loss:
- * whatever a BLAS rounds, and without a learning rate that has to be large enough. */
+/* One NaN in the output projection is a NaN in the logits of every token, and so in the loss,
+ * whatever the BLAS rounds and whatever the learning rate. */
 static void spoil_the_head(ms_train *t)
 {
     const float nan = NAN;
@@ -344,7 +342,7 @@ static void spoil_the_head(ms_train *t)
     CHECK(had, "the model has no head");
 }
 
-TEST(the_best_loss_outlives_a_loss_that_is_no_number)
+TEST(a_nan_loss_does_not_replace_the_best_loss)
 {
     static train_watch    w   = { .stop_after = -1, .after_first = spoil_the_head };
     const ms_train_config cfg = train_config("pico", "soft-musec", SMALL);
@@ -356,7 +354,7 @@ TEST(the_best_loss_outlives_a_loss_that_is_no_number)
           w.line[1].loss);
 }
 
-/* A cap keeps the loss finite, whatever the logits are. */
+/* The soft cap keeps the loss finite. */
 TEST(an_infinite_logit_is_divergence_where_logits_are_clipped)
 {
     static train_watch    w = { .stop_after = -1 };

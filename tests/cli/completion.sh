@@ -1,4 +1,4 @@
-# completion.sh - the completion scripts at work in their shells.
+# completion.sh - the completion scripts in their shells.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
@@ -67,7 +67,7 @@ completes 'musec completion ' '--help bash zsh fish'
 completes 'musec info --no' '--no-peak'
 completes 'musec nonsense --x' ''
 
-# zsh completes in a pseudo-terminal; ^X notes what the line has become.
+# zsh completes in a pseudo-terminal; ^X writes the line to a file.
 if zsh -f -c 'zmodload zsh/zpty' 2>/dev/null; then
     mkdir -p bin fpath
     ln -s "$MUSEC" bin/musec
@@ -123,7 +123,7 @@ else
     skip "no zsh"
 fi
 
-# fish says what it would offer without a terminal.
+# fish lists its completions without a terminal.
 if fish --version >/dev/null 2>&1; then
     mkdir -p bin home
     ln -sf "$MUSEC" bin/musec

@@ -1,5 +1,5 @@
-# configure.sh - the build that `make demo` configures: without CUDA where there is no GPU, for the
-# chip that is there where there is one, and nothing of it left when `make` configures it after that.
+# configure.sh - the build that `make demo` configures: without CUDA where there is no GPU, else for the
+# chip that is there; `make` configures the whole build after that.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
@@ -7,7 +7,7 @@ cmake=$(command -v cmake) || { skip "cmake is not here"; finish; }
 mkdir bin empty dev dev0
 touch dev0/nvidia0
 
-# smi CODE TEXT: what a made-up nvidia-smi prints, and how it ends.
+# smi CODE TEXT: makes a fake nvidia-smi that prints the text and exits with the code.
 smi() {
     printf '#!/bin/sh\nprintf "%%b" "%s"\nexit %d\n' "$2" "$1" >bin/nvidia-smi
     chmod +x bin/nvidia-smi
@@ -53,7 +53,7 @@ chips ' -> ' "$PWD/empty"
 
 # ---- the whole configuration -----------------------------------------------------------------
 
-# configures DIR OPTION...: its words go to the file said.
+# configures DIR OPTION...: configures the build, with its messages in the file `said`.
 configures() {
     local dir=$1
     shift
@@ -76,7 +76,7 @@ has_no none 'device/cuda/.*[.]o:'
 has_no none 'loop_test[.]c[.]o:'
 check "the tests are not off for good" grep -q '^MUSEC_TESTS:BOOL=ON' none/CMakeCache.txt
 
-# How every file is compiled, but those that know of CUDA.
+# The commands that compile every file, except those that depend on CUDA.
 commands() {
     sed -n 's/^ *"command": //p' "$1/compile_commands.json" |
         grep -Ev 'src/device/(cuda/|device\.c)|/tests/|/examples/|/fuzz/|kernel_times' | sort

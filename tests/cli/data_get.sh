@@ -1,14 +1,13 @@
-# data_get.sh - data sets from a server with bad manners: whole and checked in the end, or a line
-# that says why.
+# data_get.sh - data sets from a server that misbehaves: whole and verified in the end, or a line with
+# the reason.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
-# ---- what needs no server ----
+# ---- without a server ----
 
 succeeds data get --list
 for name in gpt2-vocab fineweb openwebtext c4; do prints "^$name +[0-9]+ files, "; done
-prints 'licence: ODC-By'
-prints 'have not been tried'
+prints 'licence: ODC-By' 'have not been tried'
 succeeds data get --list --json
 json_is 1.name=fineweb 1.files=104 1.tried=false
 fails 2 'give the NAME' data get
@@ -75,8 +74,8 @@ base=http://127.0.0.1:$(cat port)
 sum() { sha256sum "$1" | cut -d' ' -f1; }
 requests() { grep -c "^/$1 " log; }
 
-# list KIND MANNERS FILES [KNOWN]: s.json with a set called `set`; FILES is the JSON of its rows,
-# with @ for the server and its manners.
+# list KIND FAULTS FILES [KNOWN]: writes s.json with a set called `set`; FILES is the JSON of its rows,
+# with @ for the server and its faults.
 list() {
     printf '{"sets": [{"name": "set", "kind": "%s", "files": [%s], "known": {%s}}]}\n' "$1" "$3" \
         "${4:-}" | sed "s|@|$base/$2|g" >s.json
@@ -111,15 +110,15 @@ get_fails 'vocab/big: has 300001 bytes, 300000 were expected; remove it' --out v
 get --out vocab # of the right length: taken as it is
 get_fails 'vocab/big: its sha256 is .* was expected; remove it' --out vocab --verify
 
-for manners in cut:70000 status:429:2 status:500:2 norange,cut:100000:2 newtag,cut:100000:1 redirect; do
-    list vocab "$manners" "$big" "\"big\": {\"sha256\": \"$(sum big)\"}"
-    get --out "vocab-$manners"
-    check "$manners: the right bytes" cmp big "vocab-$manners/big"
+for faults in cut:70000 status:429:2 status:500:2 norange,cut:100000:2 newtag,cut:100000:1 redirect; do
+    list vocab "$faults" "$big" "\"big\": {\"sha256\": \"$(sum big)\"}"
+    get --out "vocab-$faults"
+    check "$faults: the right bytes" cmp big "vocab-$faults/big"
 done
-while read -r manners pattern; do
-    list vocab "$manners" "$big" "\"big\": {\"bytes\": 300000, \"sha256\": \"$(sum big)\"}"
-    get_fails "$pattern" --out "vocab-$manners"
-    check "$manners: nothing under the name" test ! -e "vocab-$manners/big"
+while read -r faults pattern; do
+    list vocab "$faults" "$big" "\"big\": {\"bytes\": 300000, \"sha256\": \"$(sum big)\"}"
+    get_fails "$pattern" --out "vocab-$faults"
+    check "$faults: nothing under the name" test ! -e "vocab-$faults/big"
 done <<'EOT'
 status:404 /status:404/big: HTTP 404 \(Not Found\); the address may have moved
 status:429 HTTP 429
@@ -129,7 +128,7 @@ EOT
 check "404 is not tried again" test "$(requests status:404/big)" = 1
 check "429 is tried again" test "$(requests status:429/big)" = 3
 
-# What is learnt at the first download holds for the second.
+# The checksum of the first download holds for the second.
 list vocab plain "$big"
 get --out learnt
 rm learnt/big
@@ -144,7 +143,7 @@ check "what was there gets its row" grep -q "$(sum big)" brought/checksums.json
 succeeds data get --sources s.json --list
 check "no blank line: $(cat stdout)" test "$(grep -c '^ *$' stdout)" = 0
 
-# A mirror has other servers' files under their paths; the address itself comes after it.
+# Mirrors have other servers' files under their paths, and are tried before the address itself.
 list vocab plain '{"name": "big", "urls": ["http://127.0.0.1:9/far/big"]}'
 get --out mirrored --mirror "$base/status:404" --mirror "$base/plain/"
 check "from the second mirror" cmp big mirrored/big
@@ -152,7 +151,7 @@ check "it is kept which" grep -q '/plain/far/big' mirrored/checksums.json
 check "the first was asked" test "$(requests status:404/far/big)" = 1
 get_fails "mirror begins with https:// or http://, unlike 'elsewhere'" --out m --mirror elsewhere
 
-# Whoever cannot prove who he is gets no second chance.
+# A server with a wrong certificate is not tried again.
 if command -v openssl >/dev/null; then
     openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=127.0.0.1 -days 2 -keyout key.pem \
         -out cert.pem >/dev/null 2>&1
@@ -171,7 +170,7 @@ else
     skip "no openssl"
 fi
 
-# ---- stopped and gone on with ----
+# ---- stopped and resumed ----
 
 at=100000 # bytes come at first, and then nothing until it is stopped
 for signal in KILL INT TERM; do
@@ -197,7 +196,7 @@ for signal in KILL INT TERM; do
     check "$signal: of less than all ($had were there)" test "$had" -gt 0
 done
 
-# ---- ready shards ----
+# ---- shards ----
 
 rows='{"part": "val", "name": "val_000000.bin", "urls": ["@/val_0.bin"]},
       {"part": "train", "name": "train_{000001..000003}.bin", "urls": ["@/train_{1..3}.bin"]}'
@@ -254,10 +253,10 @@ print(json.load(sys.stdin)["tokens"])')
     check "shards in a row" test "$(tail -qc +1025 small/train_*.bin | sha256sum)" = \
         "$(tail -qc +1025 want[012]/train_000001.bin | sha256sum)"
 
-    # Made again up to a smaller limit: what was behind that goes, and nothing else does.
+    # With a smaller limit the files behind it are removed, and no others.
     all() { cat "$1"/val_*.bin "$1"/train_*.bin | sha256sum; }
     text() { get --vocab $vocab --shard-tokens 3000 --out "$@"; }
-    same_as_fresh() { # same_as_fresh DIR LIMIT: as a call makes it that finds nothing
+    same_as_fresh() { # same_as_fresh DIR LIMIT: as made from nothing
         rm -rf fresh
         text fresh --limit-tokens "$2"
         check "$1 has $(ls "$1")" test "$(ls "$1")" = "$(ls fresh)"
@@ -282,7 +281,7 @@ print(json.load(sys.stdin)["tokens"])')
     text half --limit-tokens 5000
     same_as_fresh half 5000
 
-    # Lines that cannot be used; what is no text at all is not kept, nor is its checksum.
+    # Unusable lines are skipped or refused; a file without any text is not kept, nor its checksum.
     zcat root/text_0.json.gz | sed '3s/.*/not JSON/' >root/bad.json
     printf '<html>\n' >root/page.json
     list jsonl plain '{"part": "train", "name": "bad.json", "urls": ["@/bad.json"]}'
@@ -296,7 +295,7 @@ print(json.load(sys.stdin)["tokens"])')
     get_fails 'page.json:1: is not JSON.*; what came was dropped' --out page --vocab $vocab
     check "nothing of it is here" test -z "$(find page -name 'page.json' -o -name checksums.json)"
 
-    # Parquet through a duckdb of our own, which knows one statement.
+    # Parquet is read by a fake duckdb, which knows one statement.
     mkdir -p duck none
     cat >duck/duckdb <<'EOT'
 #!/bin/sh

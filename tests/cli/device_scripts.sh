@@ -1,5 +1,5 @@
-# device_scripts.sh - the scripts that a pack of scripts/device_pack is run by, on programs that are
-# made up here, and the settings of test programs that they use.
+# device_scripts.sh - the scripts in a pack of scripts/device_pack, run on fake programs, and the
+# environment variables of test programs that they use.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
@@ -27,14 +27,10 @@ cp good_test device_ops_test
 chmod +x ./*_test
 
 script 0 ./run_tests -j 2 good device_ops
-prints '^good: passed, [0-9]+ s'
-prints '^2 passed, 0 failed, 0 skipped; 0 parts skipped'
+prints '^good: passed, [0-9]+ s' '^2 passed, 0 failed, 0 skipped; 0 parts skipped'
 script 1 ./run_tests
-prints '^bad: FAILED, exit status 1, '
-prints '^    a.c:1: CHECK\(x\): no'
-prints '^idle: skipped, '
-prints '^    skipped: all: no tea'
-prints '^2 passed, 1 failed, 1 skipped; 1 parts skipped'
+prints '^bad: FAILED, exit status 1, ' '^    a.c:1: CHECK\(x\): no' '^idle: skipped, '
+prints '^    skipped: all: no tea' '^2 passed, 1 failed, 1 skipped; 1 parts skipped'
 script 1 ./run_tests idle # nothing passed
 script 2 ./run_tests none
 prints '^run_tests: there is no none_test here'
@@ -43,8 +39,8 @@ prints '^run_tests: -j needs a number'
 
 script 1 env PATH=/usr/bin:/bin ./run_sanitizers good
 prints '^run_sanitizers: compute-sanitizer is not here'
-# In the file `sick` stands a tool and a function in which it finds something, in `slow` a function
-# that takes long; where `deaf` is, nothing runs on a GPU.
+# The file `sick` names a tool and a function in which it finds an error, `slow` a function that takes
+# long; where there is a file `deaf`, nothing runs on a GPU.
 cat >bin/compute-sanitizer <<'EOF'
 #!/usr/bin/env bash
 [ "$1" = --tool ] && [ "$3" = --max-connections ] || exit 9
@@ -62,8 +58,7 @@ exit $status
 EOF
 chmod +x bin/compute-sanitizer
 script 0 ./run_sanitizers -j 2 good
-prints '^memcheck good two: 0 errors, [0-9]+ s'
-prints '^racecheck good three: 0 hazards, [0-9]+ s'
+prints '^memcheck good two: 0 errors, [0-9]+ s' '^racecheck good three: 0 hazards, [0-9]+ s'
 prints '^6 clean, 0 failed, 0 stopped, 0 skipped'
 check "one function, on the GPU alone" grep -q '^\[ RUN      \] one on cuda, one in 12$' logs/memcheck/good.one.log
 script 0 ./run_sanitizers
@@ -72,14 +67,12 @@ check "one case in 24" grep -q 'on cuda, one in 24$' logs/memcheck/device_ops.on
 check "one case in 200" grep -q 'on cuda, one in 200$' logs/racecheck/device_ops.one.log
 echo racecheck two >sick
 script 1 ./run_sanitizers good
-prints '^racecheck good two: FAILED: 2 hazards, '
-prints '^5 clean, 1 failed, 0 stopped, 0 skipped'
+prints '^racecheck good two: FAILED: 2 hazards, ' '^5 clean, 1 failed, 0 stopped, 0 skipped'
 script 0 ./run_sanitizers --tool memcheck good
 rm sick
 echo one >slow
 script 1 ./run_sanitizers --tool memcheck --limit 1 good
-prints '^memcheck good one: TIMEOUT, '
-prints '^2 clean, 0 failed, 1 stopped, 0 skipped'
+prints '^memcheck good one: TIMEOUT, ' '^2 clean, 0 failed, 1 stopped, 0 skipped'
 rm slow
 script 1 ./run_sanitizers --tool memcheck bad
 prints '^memcheck bad one: FAILED: exit status 1, no summary'
@@ -90,7 +83,7 @@ script 1 ./run_sanitizers --tool memcheck good
 prints '^memcheck good one: skipped: nothing of it runs on the GPU, '
 rm deaf
 
-# Benches: of a program that says what it was called with, and logs what a run would.
+# Benches, of a program that prints its arguments and writes the files of a run.
 cat >musec <<'EOF'
 #!/usr/bin/env bash
 echo "musec $*, libraries ${LD_LIBRARY_PATH-}"
@@ -113,23 +106,17 @@ chmod +x musec bin/*
 script 2 ./run_benches everything
 prints '^run_benches: there is no part everything'
 script 1 ./run_benches
-prints '^\$ ./musec bench step --preset wide'
-prints '^skipped: no data: pack tokens'
-prints '^skipped: no PyTorch'
-prints '^skipped: no GPU'
-prints '^FAILED: exit status 3, '
-prints '^skipped: no libkernel_times.so'
-prints '^== train: [0-9]+ s'
+prints '^\$ ./musec bench step --preset wide' '^skipped: no data: pack tokens'
+prints '^skipped: no PyTorch' '^skipped: no GPU' '^FAILED: exit status 3, '
+prints '^skipped: no libkernel_times.so' '^== train: [0-9]+ s'
 prints '^7 commands done, 1 failed, 6 skipped, '
 mkdir data
 touch data/train_000001.bin libkernel_times.so
 script 0 ./run_benches run start
-prints '^musec train --preset small --data data --steps 60 '
-prints '^tokens/s, median of the steps: 20'
-prints '^memory: no nvidia-smi'
-prints '^musec bench accuracy --run runs/benches'
+prints '^musec train --preset small --data data --steps 60 ' '^tokens/s, median of the steps: 20'
+prints '^memory: no nvidia-smi' '^musec bench accuracy --run runs/benches'
 prints '^musec train --preset wide --data data --batch 131072 .* --grad-reduction mean --threshold 0.02'
-# Libraries that PyTorch alone brings are for the program, not for PyTorch.
+# The libraries of PyTorch's packages are for the program, not for PyTorch.
 mkdir -p nvidia/cudnn/lib
 touch nvidia/cudnn/lib/libcudnn.so.9
 sed -i 's|/usr/local/cuda/|nowhere/|' common.sh
@@ -157,7 +144,7 @@ script 0 ./run_benches profile
 prints '^7 kernels by libkernel_times.so'
 check "a table for each" test -f logs/kernels-train-wide.txt -a -f logs/kernels-step-small.txt
 
-# The settings themselves, on a real test program.
+# The variables, on a real test program.
 real=$(dirname "$MUSEC")/tests/status_test
 if [ -x "$real" ]; then
     MUSEC_TEST_LIST=1 "$real" >names

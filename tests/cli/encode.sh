@@ -1,4 +1,4 @@
-# encode.sh - musec encode and musec decode: text to ids and back, and input that cannot be.
+# encode.sh - musec encode and musec decode: text to ids and back, and invalid input.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
@@ -62,25 +62,25 @@ fails 1 'gone: .*No such file' encode --vocab gone <empty
 mkdir -p data/gpt2
 fails 1 'data/gpt2: no vocabulary is there' decode <empty
 
-shared=${MUSEC_DATA:-$MUSEC_SOURCE/../shared/data}
-if [ ! -e "$shared/gpt2" ]; then
+gpt2=$shared_data/gpt2
+if [ ! -e "$gpt2" ]; then
     skip "GPT-2: no shared data"
     finish
 fi
-encodes 'Hello world' '15496 995' --vocab "$shared/gpt2"
-encodes 'Hello world' '15496 995' --vocab "$shared/gpt2/r50k_base.tiktoken"
-encodes 'Hello world' '15496 995' --vocab "$shared/gpt2/gpt2_tokenizer.bin"
-encodes '' '' --vocab "$shared/gpt2"
-got=$(printf '<|endoftext|>Hello' | "$MUSEC" encode --special --vocab "$shared/gpt2")
+encodes 'Hello world' '15496 995' --vocab "$gpt2"
+encodes 'Hello world' '15496 995' --vocab "$gpt2/r50k_base.tiktoken"
+encodes 'Hello world' '15496 995' --vocab "$gpt2/gpt2_tokenizer.bin"
+encodes '' '' --vocab "$gpt2"
+got=$(printf '<|endoftext|>Hello' | "$MUSEC" encode --special --vocab "$gpt2")
 check "the start of a document" test "$got" = '50256 15496'
 refuses "at byte 6: 50257 is beyond the vocabulary, whose ids are 0 to 50256" '15496 50257' \
-    --vocab "$shared/gpt2"
+    --vocab "$gpt2"
 rmdir data/gpt2
-ln -s "$shared/gpt2" data/gpt2
+ln -s "$gpt2" data/gpt2
 encodes 'Hello world' '15496 995'
 rm data/gpt2
 mkdir -p .local/share/musec
-ln -s "$shared/gpt2" .local/share/musec/gpt2
+ln -s "$gpt2" .local/share/musec/gpt2
 encodes 'Hello world' '15496 995'
 
 head -c 300000 /dev/urandom >random
@@ -89,9 +89,9 @@ check "encode takes any bytes" test $? -eq 0
 "$MUSEC" decode <ids.txt >back
 check "random bytes come back" cmp random back
 
-succeeds bench tokenize --quick --repeats 1 --vocab "$shared/gpt2"
+succeeds bench tokenize --quick --repeats 1 --vocab "$gpt2"
 prints '^  one thread .* MB/s'
-succeeds bench tokenize --quick --repeats 1 --vocab "$shared/gpt2" --json
+succeeds bench tokenize --quick --repeats 1 --vocab "$gpt2" --json
 check "valid JSON" python3 -m json.tool stdout
 check "a speed" awk -v x="$(json rows 0 mb_s)" 'BEGIN {exit !(x > 1)}'
 finish

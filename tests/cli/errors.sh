@@ -1,5 +1,5 @@
-# errors.sh - inputs and outputs that cannot be: one clear line, exit 1, nothing half-written, and
-# whatever stood at the output's place still stands there.
+# errors.sh - invalid inputs and outputs: one clear line, exit 1, nothing half-written, and an old output
+# file stays as it is.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
@@ -14,7 +14,7 @@ refuses() {
     check "clip $in keeps the old output" test "$(cat out.npy)" = 'an old result'
     rm -f out.npy
 }
-# both PATTERN FILE: clip and spectrum refuse it in the same words.
+# both PATTERN FILE: clip and spectrum refuse it with the same message.
 both() {
     refuses "$1" "$2" --threshold 1
     fails 1 "$1" spectrum "$2"
@@ -72,7 +72,7 @@ both 'e2.npy: the array is empty \(dimension 0 is 0\)' e2.npy
 both 'e3.npy: the array is empty \(dimension 2 is 0\)' e3.npy
 both 'stack0.npy: the array is empty' stack0.npy
 
-# files that are no .npy of ours
+# files that are not .npy, or of unsupported types
 : >empty.npy
 both 'empty.npy: ' empty.npy
 head -c 5 good.npy >magic.npy
@@ -122,7 +122,7 @@ unwritable 'Not a directory' good.npy/out.npy
 ln -s nowhere link.npy
 unwritable 'link.npy: ' link.npy
 program=$MUSEC
-if [ "$(id -u)" -eq 0 ]; then # root may write everywhere, unless that right is given up
+if [ "$(id -u)" -eq 0 ]; then # root may write everywhere, unless it gives up that right
     printf '#!/bin/sh\nexec setpriv --bounding-set=-dac_override,-dac_read_search "%s" "$@"\n' \
         "$MUSEC" >humble
     chmod +x humble
@@ -135,7 +135,7 @@ if "$MUSEC" --version >/dev/null 2>&1; then
     echo old >guarded.npy
     chmod 444 guarded.npy
     unwritable 'Permission denied' guarded.npy
-    check "the guarded file stands" test "$(cat guarded.npy)" = old
+    check "the protected file is unchanged" test "$(cat guarded.npy)" = old
     cp good.npy secret.npy
     chmod 000 secret.npy
     both 'secret.npy: .*Permission denied' secret.npy
@@ -152,7 +152,7 @@ else
     skip "no /dev/full here"
 fi
 
-# A file system that fills up half-way: here a limit on the size of files plays its part.
+# A limit on the size of files stands for a disk that fills up half-way.
 npy wide.npy '<f8' '(1, 2048)' False "$(printf '%s' "$f8_1"; for _ in {2..2048}; do printf '%s' "$f8_0"; done)"
 echo 'an old result' >out.npy
 program=$MUSEC
@@ -161,5 +161,5 @@ chmod +x limited
 MUSEC=./limited
 keeps_files fails 1 'out.npy: ' clip wide.npy out.npy --threshold 1
 MUSEC=$program
-check "the old output stands" test "$(cat out.npy)" = 'an old result'
+check "the old output is unchanged" test "$(cat out.npy)" = 'an old result'
 finish

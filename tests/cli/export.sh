@@ -1,6 +1,6 @@
-# export.sh - runs as directories for Hugging Face's transformers: the files, what is in them, and
-# the logits that come of them: by a forward pass in NumPy from config.json and model.safetensors
-# alone, and by transformers itself where it is here (MUSEC_HF_PYTHON names a Python that has it).
+# export.sh - runs as directories for Hugging Face's transformers: the files, their contents, and the
+# logits computed from them, by a forward pass in NumPy from config.json and model.safetensors alone,
+# and by transformers itself where it is installed (MUSEC_HF_PYTHON names a Python that has it).
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # tiny matrices: threads would be in each other's way
@@ -47,7 +47,7 @@ for word in 'library_name: transformers' 'trust_remote_code=True' 'last validati
     check "the card says $word" grep -qF -- "$word" plain-hf/README.md
 done
 
-# GPT-2's ids: with its vocabulary a tokenizer, without it none, which is said
+# with GPT-2's ids there is a tokenizer only if its vocabulary is there
 succeeds "${tiny[@]}" --layers 1 --tokenizer gpt2 --steps 1 --out ids
 warns "^musec export: no tokenizer: GPT-2's vocabulary is neither" export ids
 prints 'tensors of f32, no tokenizer$'
@@ -55,7 +55,7 @@ check "without a vocabulary: no tokenizer" test ! -e ids-hf/tokenizer.json
 check "the card says where to get it" grep -q 'There is no tokenizer here' ids-hf/README.md
 fails 1 'nothing-here' export ids --vocab nothing-here --out ids-2
 check "nothing is left" test -z "$(ls -d ids-2* 2>/dev/null)"
-vocab=${MUSEC_DATA:-$MUSEC_SOURCE/../shared/data}/gpt2
+vocab=$shared_data/gpt2
 if [ -d "$vocab" ]; then
     succeeds export ids --vocab "$vocab" --out ids-text
     succeeds export ids --vocab "$vocab/r50k_base.tiktoken" --out ids-tiktoken
@@ -64,7 +64,7 @@ else
     skip "no vocabulary of GPT-2"
 fi
 
-# ---- what cannot be ----------------------------------------------------------------------------------
+# ---- wrong usage -------------------------------------------------------------------------------------
 
 fails 2 'wants RUN' export
 fails 2 "wants only RUN, but got 'b' too" export plain b

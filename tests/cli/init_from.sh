@@ -1,4 +1,4 @@
-# init_from.sh - runs that begin with weights from elsewhere: which are taken, and which are not.
+# init_from.sh - runs that begin with given weights: which are accepted, and which are refused.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # tiny matrices: threads would be in each other's way
@@ -18,7 +18,7 @@ succeeds "${tiny[@]}" --steps 20 --checkpoint-every 10 --out first
 succeeds export first --out first-hf
 succeeds export first --dtype bf16 --out first-half
 
-# ---- what is taken -----------------------------------------------------------------------------------
+# ---- accepted weights --------------------------------------------------------------------------------
 
 # A learning rate of 0 keeps the weights: the first checkpoint has what the run began with.
 still=(--steps 1 --lr 0 --aux-lr 0 --weight-decay 0)
@@ -50,43 +50,42 @@ check "config.json names it" test "$(field same-half/config.json init_from)" = f
 check "and the checkpoint" grep -q '"init_from": {' same-half/checkpoint/step_00000001/state.json
 check "drawn weights have no origin" test "$(grep -c init_from drawn/summary.json)" -eq 0
 
-# It trains on from there: the first loss is about the last one, not that of drawn weights.
+# The first loss is near the last one of the other run, not near that of random weights.
 succeeds "${tiny[@]}" --steps 12 --checkpoint-every 6 --init-from first --out second
 check "the first loss" python3 -c 'import json
 first = [json.loads(line)["loss"] for line in open("first/log.jsonl")]
 second = json.loads(open("second/log.jsonl").readline())["loss"]
 assert second < (first[0] + first[-1]) / 2, (first[0], first[-1], second)'
-# A run that goes on needs the weights no more, and keeps whence it came; one without a checkpoint does.
+# A resumed run does not need the weights and keeps the record of its origin, unless there is no
+# checkpoint.
 mv first away
 rm -r second/checkpoint/step_00000012
 cp -r second whole
 succeeds train --quiet --resume second
 check "it went on" test "$(field second/summary.json status)" = done
-check "and knows whence it came" test "$(field second/summary.json init_from path)" = first
+check "and keeps its origin" test "$(field second/summary.json init_from path)" = first
 rm -r whole/checkpoint whole/summary.json
-run train --quiet --resume whole
-check "without a checkpoint it wants them" test "$code" -eq 1
+exits 1 train --quiet --resume whole # without a checkpoint the weights are needed
 check "and says so" grep -q '^musec train: first: cannot open' stderr
 mv away first
 run train --quiet --resume whole
 check "it began again: $(cat stderr)" cmp "$(weights second 12)" "$(weights whole 12)"
 fails 1 'init-from first, not drawn' train --quiet --resume second --init-from drawn
 
-# What the shapes do not show is said.
-run "${tiny[@]}" "${still[@]}" --init-from first-hf --qk-norm no --rope-base 99 --out others
-check "other settings: exit 0" test "$code" -eq 0
+# Settings that differ without changing a shape are warned of.
+exits 0 "${tiny[@]}" "${still[@]}" --init-from first-hf --qk-norm no --rope-base 99 --out others
 check "other settings: a warning" test "$(cat stderr)" = "warning: the weights of first-hf were trained with \
 other settings: qk-norm yes, here no; rope-base 1024, here 99"
 plain=("${tiny[@]}" --head-gates no "${still[@]}")
 run "${plain[@]}" --out two-heads
-run "${plain[@]}" --heads 4 --head 8 --init-from two-heads --out four-heads
-check "other heads: a warning: $(cat stderr)" grep -q 'settings: heads 2, here 4; head 16, here 8$' stderr
+warns 'settings: heads 2, here 4; head 16, here 8$' \
+    "${plain[@]}" --heads 4 --head 8 --init-from two-heads --out four-heads
 succeeds train "${model[@]}" --init-from first --explain
 prints '^  initial weights: first, step 20, sha256 [0-9a-f]{16}$'
 succeeds train "${model[@]}" --init-from first --rope-base 99 --explain
 prints '^  warning: the weights of first were trained with other settings: rope-base 1024, here 99$'
 
-# ---- what is not -------------------------------------------------------------------------------------
+# ---- refused weights ---------------------------------------------------------------------------------
 
 # The export's tensors, changed: named MISTAKE.safetensors.
 python3 - <<'PYTHON'

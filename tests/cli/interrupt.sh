@@ -1,11 +1,11 @@
-# interrupt.sh - signals that ask to stop: what is printed, how the program ends, and that a step that was
-# abandoned in its middle leaves no trace in what the run becomes.
+# interrupt.sh - signals that ask to stop: the messages, the exit code, and that a step abandoned in its
+# middle has no effect on the run.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
-# A step of the first stage is short.  One of the second takes minutes on any CPU: it has as many
-# micro-batches as it takes for that, so that nothing here depends on how fast the machine is.
+# Steps of the first stage are short.  Those of the second take minutes on any CPU, with many
+# micro-batches, so that nothing depends on the speed of the machine.
 tiny=(--layers 2 --width 32 --heads 2 --head 16 --mlp 64 --max-doc 64 --val-tokens 256 --device cpu
     --val-every 0 --report-every 2 --steps 4 --cooldown 0)
 long="3 batch=128; rest batch=134217728 micro=65536"
@@ -40,8 +40,8 @@ for signal in INT TERM HUP; do
     check "SIG$signal: a checkpoint of the last of them" test "$(ls run/checkpoint)" = step_00000003
 done
 
-# The abandoned step has left nothing behind: the same weights, optimizer state and places in the data
-# as of a run that was to have three steps.
+# The abandoned step has no effect: weights, optimizer state and positions in the data are those of a
+# run of three steps.
 run train "${tiny[@]}" --stages "$long" --steps 3 --out three
 for f in model.safetensors optim.safetensors; do
     check "the same $f" cmp {run,three}/checkpoint/step_00000003/$f
@@ -52,7 +52,7 @@ for key in "step", "tokens", "sets", "last_loss", "best_loss", "data": assert a[
 
 # ---- inside a validation ---------------------------------------------------------------------------
 
-# That of step 2 takes minutes, too.  It is left out of the log until it is made.
+# The validation of step 2 takes minutes, too.  The step is not in the log before it has ended.
 rm -rf run
 check "in a validation: exit 130" test "$(python3 stop.py 1 SIGINT "${tiny[@]}" --batch 128 \
     --val-every 2 --val-tokens 100000000)" = 130
@@ -60,7 +60,7 @@ check "in a validation: answered" grep -qx 'finishing this step; again to stop n
 check "in a validation: the summary" summary run status '"interrupted"'
 check "in a validation: a line a whole step" test "$(wc -l <run/log.jsonl)" -eq 1
 
-# ---- quiet, and not caught -------------------------------------------------------------------------
+# ---- quiet -----------------------------------------------------------------------------------------
 
 rm -rf run
 check "--quiet: exit 130" test "$(python3 stop.py 3 SIGINT "${tiny[@]}" --stages "$long" --quiet)" = 130

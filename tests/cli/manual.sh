@@ -1,4 +1,4 @@
-# manual.sh - --help, the manual page and the completions tell of the same subcommands and options.
+# manual.sh - --help, the manual page and the completions have the same subcommands and options.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 

@@ -1,9 +1,9 @@
-# matrix.sh - scripts/test_matrix on builds that are made up: what it runs, counts, skips and says.
+# matrix.sh - scripts/test_matrix on fake builds: what it runs, counts, skips and prints.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 matrix=$MUSEC_SOURCE/scripts/test_matrix
 
-# ends CODE LAST ARGUMENT...: the exit status, and a pattern of the last line.
+# ends CODE LAST ARGUMENT...: checks the exit status and the last line, by a pattern.
 ends() {
     local want=$1 last=$2
     shift 2
@@ -12,7 +12,7 @@ ends() {
     check "$*: exit $code" test "$code" -eq "$want"
     check "$*: $(tail -n 1 stdout)" grep -Eqx -- "$last" <(tail -n 1 stdout)
 }
-# made DIR CORE TEST...: a build whose OpenBLAS has the kernels CORE, with tests "NAME COMMAND".
+# made DIR CORE TEST...: makes a build whose OpenBLAS has the kernels CORE, with tests "NAME COMMAND".
 made() {
     local dir=$1 core=$2 test
     shift 2
@@ -38,8 +38,7 @@ if ! grep -qw pni /proc/cpuinfo 2>/dev/null; then
 fi
 ends 0 '6 passed, 0 failed, 0 skipped' --kernels Prescott --threads 1,2 good
 ends 1 '8 passed, 1 failed, 0 skipped' --kernels Prescott good
-prints '^Prescott, threads: 4: 2 passed, 1 failed, 0 skipped'
-prints '^    loop: *Failed'
+prints '^Prescott, threads: 4: 2 passed, 1 failed, 0 skipped' '^    loop: *Failed'
 ends 0 '3 passed, 0 failed, 0 skipped' --quick --kernels Prescott good
 made old Core2 'loop true'
 ends 1 '0 passed, 0 failed, 1 skipped' --kernels Prescott old

@@ -1,5 +1,5 @@
-# numpy.sh - NumPy reads what we write and we read what it writes; and its SVD, with the operators'
-# definitions in a few lines of Python, is the judge of every operator.
+# numpy.sh - exchange of .npy files with NumPy, and every operator against its definition in a few lines
+# of Python with NumPy's SVD.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
@@ -9,7 +9,7 @@ if [ -z "$python" ]; then
     finish
 fi
 
-# On hundreds of tiny matrices threads only get in each other's way, NumPy's as well.
+# Threads slow hundreds of tiny matrices down, in NumPy as well.
 export MUSEC OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 judged "$python" - <<'PYTHON'
 import os, subprocess

@@ -1,5 +1,5 @@
-# replay.sh - optimizers on recorded gradients: the golden trajectories through .npy files, and what
-# cannot be replayed.
+# replay.sh - optimizers on recorded gradients: the golden trajectories through .npy files, and invalid
+# input.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
@@ -28,7 +28,7 @@ for role in embed head vector; do
     succeeds "${replay[@]}" --grads g.npy --out out.npy --momentum-out m.npy --role $role --aux-lr 0.5
     check "role $role" near 1e-7 "$(numbers out.npy f8 4 | cut -d' ' -f1,2)" '3.5 -0.5'
 done
-# state kept after one step and taken up again: as if there had been no break
+# state written after one step and read again: the same as without a break
 npy g1.npy '<f8' '(1, 1, 2)' False "$f8_1$f8_2"
 npy g2.npy '<f8' '(1, 1, 2)' False "$f8_3$f8_4"
 npy w1.npy '<f8' '(1, 2)' False "$f8_3"'\0\0\0\0\0\0\0\xc0' # 3 -2
@@ -60,11 +60,9 @@ fi
 # --explain prints and stops
 rm -f out.npy
 succeeds replay --optimizer soft-musec --threshold rms:0.5 --w0 w.npy --explain
-prints 'soft-musec'
-prints 'rms:0\.5'
-# of a mode, the settings that it reads
-prints '^soft-musec: clip the momentum smoothly at D'
-prints '^  ns-mode paper, ns-iters 5$'
+prints 'soft-musec' 'rms:0\.5'
+# for a mode, the settings that it reads
+prints '^soft-musec: clip the momentum smoothly at D' '^  ns-mode paper, ns-iters 5$'
 succeeds replay --optimizer soft-musec --ns-mode accurate --beta 0.1 --w0 w.npy --explain
 prints '^  ns-mode accurate, ns-tol 0.001$'
 succeeds replay --optimizer muon --w0 w.npy --explain
@@ -107,8 +105,8 @@ ln -s w.npy link.npy
 fails 2 '--w0 w.npy and --state-out link.npy' "${replay[@]}" "${ok[@]}" --state-out link.npy
 fails 2 '--state-in state.safetensors and --out state.safetensors' "${replay[@]}" --grads g.npy \
     --state-in state.safetensors --out state.safetensors
-check "what was there is as it was" sha256sum -c sums.before
-check "and nothing new is" test ! -e out.npy -a ! -e m.npy
+check "the files are unchanged" sha256sum -c sums.before
+check "no output was written" test ! -e out.npy -a ! -e m.npy
 succeeds "${replay[@]}" --grads g.npy --out /dev/null --momentum-out /dev/null
 fails 2 "takes no operand" "${replay[@]}" "${ok[@]}" more
 fails 2 "--lr wants a number, not 'fast'" "${replay[@]}" "${ok[@]}" --lr fast

@@ -1,4 +1,4 @@
-# sample.sh - text from checkpoints: what decides it, and what cannot be sampled.
+# sample.sh - text from checkpoints: the options that change it, JSON, and wrong usage.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # tiny matrices: threads would be in each other's way
@@ -51,12 +51,11 @@ check "a prompt longer than a document" test "$(head -c 500 long)" = "$long"
 draws bytes --tokens 5 --prompt $'\xff\xfe'
 check "a prompt of any bytes" test "$(head -c 2 bytes)" = $'\xff\xfe'
 
-# the same as JSON; the log probabilities are those of the model itself, whatever was drawn from it
+# JSON has the same text; the log probabilities are those of the model, whatever the sampling
 succeeds sample a --tokens 40 --prompt 'The ' --top-k 3 --json
-python3 - few <<'P' && pass || fail "JSON: $(head -c 300 stdout)"
-import json, sys
-j = json.load(open("stdout"))
-assert "The " + j["text"] + "\n" == open(sys.argv[1]).read(), j["text"]
+json_passes <<'P'
+j = out
+assert "The " + j["text"] + "\n" == open("few").read(), j["text"]
 assert j["prompt"] == "The " and j["prompt_ids"] == list(b"The "), j["prompt_ids"]
 assert len(j["ids"]) == len(j["logprobs"]) == 40 and all(type(i) is int for i in j["ids"])
 assert bytes(i for i in j["ids"] if i < 256).decode() in j["text"].replace("\n<|endoftext|>\n", "")
@@ -64,7 +63,7 @@ assert j["step"] == 40 and j["checkpoint"] == "a/checkpoint/step_00000040" and j
 assert j["seed"] == 0 and j["settings"]["top_k"] == 3 and j["settings"]["temperature"] == 0.8
 assert all(x <= 0 for x in j["logprobs"])
 P
-# of many first tokens, drawn in any way, the probabilities sum to nearly 1, and to no more
+# the probabilities of the first tokens, however they are drawn, sum to nearly 1 and not to more
 python3 - "$MUSEC" <<'P' && pass || fail "the log probabilities of first tokens"
 import json, math, subprocess, sys
 seen = {}
@@ -93,7 +92,7 @@ cp stdout older
 cp -r "$newest" elsewhere
 succeeds sample elsewhere --tokens 40 --prompt 'The '
 check "a copied checkpoint" cmp stdout first
-# documents of any length: what fits a micro-batch decides
+# the length of documents may be unlimited
 succeeds "${tiny[@]}" --steps 1 --max-doc 999999999999 --out endless
 succeeds sample endless --tokens 3
 # models of GPT-2's ids print them where there is no vocabulary, and say so
@@ -104,11 +103,11 @@ prints '^[0-9]+ [0-9]+ [0-9]+ $'
 run sample gpt2 --tokens 3 --json
 check "ids have no text" grep -q '"text": null' stdout
 fails 1 "GPT-2's vocabulary is neither in" sample gpt2 --tokens 3 --prompt The
-vocab=${MUSEC_DATA:-$MUSEC_SOURCE/../shared/data}/gpt2
+vocab=$shared_data/gpt2
 if [ -d "$vocab" ]; then
     succeeds sample gpt2 --tokens 3 --prompt 'The cat' --vocab "$vocab"
     prints '^The cat'
-    # the built-in corpus is text in these ids too: what is likeliest are letters and spaces
+    # the built-in corpus becomes text in these ids, too: letters and spaces are likeliest
     succeeds "${tiny[@]}" --steps 12 --tokenizer gpt2 --out letters
     succeeds sample letters --tokens 40 --top-k 5 --vocab "$vocab"
     check "text: $(cat stdout)" test -z "$(tr -d ' a-z\n' <stdout)"
@@ -116,7 +115,7 @@ else
     skip "no vocabulary to sample GPT-2's ids as text"
 fi
 
-# ---- what cannot be --------------------------------------------------------------------------------
+# ---- wrong usage -----------------------------------------------------------------------------------
 
 fails 2 'wants CHECKPOINT' sample
 fails 2 "wants only CHECKPOINT, but got 'b' too" sample a b
@@ -141,7 +140,7 @@ if [ -e /dev/full ]; then
     check "a full disk: exit 1" test $code -eq 1
     check "a full disk: says so" grep -q 'No space left' stderr
 fi
-# damaged: the one before it, with a warning; a checkpoint by name is that or nothing
+# a run falls back to the checkpoint before a damaged one, with a warning; a checkpoint does not
 printf x | dd of="$newest/model.safetensors" bs=1 seek=2000 conv=notrunc 2>/dev/null
 fails 1 'model.safetensors: damaged' sample "$newest"
 warns '^warning: 1 damaged, going back to step_00000020: ' sample a --tokens 40 --prompt 'The '

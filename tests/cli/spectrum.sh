@@ -1,4 +1,4 @@
-# spectrum.sh - musec spectrum on matrices whose singular values are plain to see.
+# spectrum.sh - musec spectrum on matrices with known singular values.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
@@ -19,13 +19,11 @@ succeeds spectrum x.npy
 prints '^matrix +shape +sigma1 +frobenius +nuclear +eff.rank +largest$'
 prints '^x.npy +2x3 +4 +4\.12311 +5 +1\.6494 +4 1$'
 succeeds spectrum x.npy --threshold 2 --top 1
-prints '^matrix .* above D +largest$'
-prints '^x.npy .* 50\.0% +4$'
+prints '^matrix .* above D +largest$' '^x.npy .* 50\.0% +4$'
 succeeds spectrum x.npy --top 0
 prints '^x.npy +2x3 +4 +4\.12311 +5 +1\.6494$'
 succeeds spectrum x.npy --values
-prints '^x.npy 0 4$'
-prints '^x.npy 1 1$'
+prints '^x.npy 0 4$' '^x.npy 1 1$'
 succeeds spectrum x.npy --estimate 3
 prints '^x.npy +2x3 +4$'
 succeeds spectrum x.npy --dtype f32 --device ref
@@ -33,15 +31,14 @@ prints '^x.npy +2x3 +4 '
 
 npy stack.npy '<f4' '(2, 2, 2)' False "$f4_3$f4_0$f4_0$f4_1$f4_0$f4_0$f4_0$f4_0"
 succeeds spectrum stack.npy
-prints '^stack.npy\[0\] +2x2 +3 '
-prints '^stack.npy\[1\] +2x2 +0 +0 +0 +0 +0 0$'
+prints '^stack.npy\[0\] +2x2 +3 ' '^stack.npy\[1\] +2x2 +0 +0 +0 +0 +0 0$'
 npy conv.npy '<f4' '(2, 1, 1, 2)' False "$f4_3$f4_0$f4_0$f4_1"
 succeeds spectrum conv.npy
 prints '^conv.npy +2x2 +3 '
 "$MUSEC" clip x.npy /dev/stdout --op polar 2>/dev/null | "$MUSEC" spectrum /dev/stdin >stdout 2>stderr
 prints '^stdin +2x3 +1 .* 1 1$'
 
-# of a .safetensors file every floating matrix, and a word on what is left out
+# a .safetensors file: every floating-point matrix, and a note on the other tensors
 safetensors model.safetensors '{"__metadata__":{"format":"pt"},
 "w":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},
 "bias":{"dtype":"F32","shape":[2],"data_offsets":[16,24]},
@@ -49,11 +46,8 @@ safetensors model.safetensors '{"__metadata__":{"format":"pt"},
 "ids":{"dtype":"I32","shape":[1,1],"data_offsets":[32,36]},
 "none":{"dtype":"F32","shape":[0,4],"data_offsets":[36,36]}}' \
     "$f4_3$f4_0$f4_0$f4_1$f4_1$f4_2"'\x80\x40\0\0\0\0\x80\x3f'"$f4_1"
-run spectrum model.safetensors
-check "exit 0" test "$code" -eq 0
-prints '^w +2x2 +3 '
-prints '^conv\[0\] +1x2 +4 +4 +4 +1 +4$'
-prints '^conv\[1\] +1x2 +1 '
+exits 0 spectrum model.safetensors
+prints '^w +2x2 +3 ' '^conv\[0\] +1x2 +4 +4 +4 +1 +4$' '^conv\[1\] +1x2 +1 '
 check "three matrices and a heading" test "$(wc -l <stdout)" -eq 4
 check "what was skipped, in one line" test "$(wc -l <stderr)" -eq 1
 check "and why" grep -q \

@@ -1,11 +1,11 @@
-# sweep.sh - grids of runs: what they leave behind, going on after whatever stopped them, runs that
-# diverge, two sweeps at once, and what is refused.
+# sweep.sh - grids of runs: their files, resuming after kills and signals, runs that diverge, two sweeps
+# at once, and wrong usage.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
 tiny=(--set layers=1 --set width=16 --set heads=1 --set head=16 --set mlp=16 --set batch=64
     --set max-doc=32 --set val-tokens=64)
-# 12 runs, one of which has a learning rate that no model survives
+# 12 runs, one of which diverges by its learning rate
 cat >grid.json <<'J'
 {"preset": "pico",
  "set": {"layers": 1, "width": 16, "heads": 1, "head": 16, "mlp": 16, "batch": 64, "max_doc": 32,
@@ -18,85 +18,73 @@ cat >grid.json <<'J'
    {"optimizer": "sgdm", "lr": 0.1, "aux_lr": 1000}]}
 J
 
-# untimed DIR: the logs of a sweep without their times.
-untimed() {
-    local f
-    for f in "$1"/*/log.jsonl; do
-        echo "${f#"$1"/}"
-        sed -E 's/"(tok_s|time_s)": [^,]*, //g; s/, "ms": \{[^}]*\}//' "$f"
+# untimed_runs DIR: the logs of a sweep without times.
+untimed_runs() {
+    local d
+    for d in "$1"/*/; do
+        [ ! -e "$d/log.jsonl" ] || { basename "$d" && untimed "$d"; }
     done
 }
 count() { echo $#; }
 stamps() { stat -c '%n %y %i' "$1"/*/summary.json; }
-# finishes DIR ARGUMENT...: the sweep comes to its end there, as undisturbed.
+# finishes DIR ARGUMENT...: the sweep ends there with the logs of the uninterrupted one in `calm.log`.
 finishes() {
     local dir=$1
     shift
-    run sweep "$@" --out "$dir"
-    check "$dir: exit 0, not $code: $(tail -n 3 stderr)" test "$code" -eq 0
-    untimed "$dir" >again.log
-    check "$dir: the logs are those of an undisturbed sweep" cmp calm.log again.log
+    exits 0 sweep "$@" --out "$dir"
+    untimed_runs "$dir" >again.log
+    check "$dir: the logs are those of an uninterrupted sweep" cmp calm.log again.log
 }
 
-# ---- nothing starts --------------------------------------------------------------------------------
+# ---- without starting runs -------------------------------------------------------------------------
 
 succeeds sweep grid.json --out calm --dry-run
 prints '^optimizer +lr +beta +seed +status +steps +val loss +time +directory$'
 prints '^soft-musec +0.02 +0.05 +0 +waiting +0 +- +- +pico-soft-musec-lr0.02-s0-[0-9a-f]{12}$'
 prints '^12 runs in calm: 12 waiting$'
-check "--dry-run makes nothing" test ! -e calm
+check "--dry-run writes nothing" test ! -e calm
 
-run sweep --optimizer muon,soft-musec --threshold 0.1,0.2,0.5,1 "${tiny[@]}" --out none --dry-run
-check "exit 0" test "$code" -eq 0
-check "muon has no threshold: $(cat stderr)" \
-    grep -qx 'threshold has no effect on muon: 1 run instead of 4' stderr
+warns '^threshold has no effect on muon: 1 run instead of 4$' sweep --optimizer muon,soft-musec \
+    --threshold 0.1,0.2,0.5,1 "${tiny[@]}" --out none --dry-run
 prints '^5 runs in none: 5 waiting$'
 
 # ---- a sweep ---------------------------------------------------------------------------------------
 
-run sweep grid.json --out calm
-check "exit 0, though a run diverged" test "$code" -eq 0
+exits 0 sweep grid.json --out calm # though a run diverged
 check "a line for each run" test "$(grep -Ec '^[0-9]+ of 12 runs, [0-9]+ s: pico-' stderr)" -eq 12
 check "no carriage return where stderr is no terminal" test -z "$(tr -dc '\r\033' <stderr)"
-prints '^sgdm +0.1 +0.05 +0 +diverged +[0-9]+ '
-prints '^12 runs in calm: 11 done, 1 diverged$'
+prints '^sgdm +0.1 +0.05 +0 +diverged +[0-9]+ ' '^12 runs in calm: 11 done, 1 diverged$'
 check "every table row is a directory" test "$(awk '/ pico-/ {print $NF}' stdout | sort)" \
     = "$(cd calm && ls -d pico-*)"
 for f in config.json log.jsonl summary.json output.txt; do
     check "a $f each" test "$(count calm/*/$f)" -eq 12
 done
 check "no checkpoints of finished runs" test ! -e "$(echo calm/*/checkpoint)"
-untimed calm >calm.log
+untimed_runs calm >calm.log
 stamps calm >before
 succeeds sweep grid.json --out calm
 prints '^12 runs in calm: 11 done, 1 diverged$'
 stamps calm >after
 check "nothing is repeated" cmp before after
-if have_python; then
-    succeeds sweep grid.json --out calm --json
-    python3 - <<'P' && pass || fail "JSON: $(head -c 300 stdout)"
-import json, os
-runs = json.load(open("stdout"))
-assert len(runs) == 12 and len({r["key"] for r in runs}) == 12
-assert [r["status"] for r in runs] == ["done"] * 11 + ["diverged"]
-for r in runs:
+succeeds sweep grid.json --out calm --json
+json_passes <<'P'
+import os
+assert len(out) == 12 and len({r["key"] for r in out}) == 12
+assert [r["status"] for r in out] == ["done"] * 11 + ["diverged"]
+for r in out:
     assert r["was_there"] and os.path.isdir(r["dir"]) and r["dir"].endswith(r["key"][:12])
     assert r["config"] == json.load(open(r["dir"] + "/config.json"))
     assert r["status"] != "done" or (r["steps"] == 8 and r["val_loss"] > 0)
 assert json.load(open("calm/sweep.json")) == json.load(open("grid.json"))
 P
-else
-    skip "no python3"
-fi
-# what was kept of the sweep is the sweep; a run that another grid asks for is the same run
+# sweep.json is the sweep's grid; another grid shares the runs that it has in common with it
 succeeds sweep calm/sweep.json --out calm
 succeeds sweep grid.json --optimizer muon,spectra --lr 0.02 --seed 0 --out calm --dry-run
 prints '^8 runs in calm: 6 waiting, 2 done$'
 
-# the run that diverged is in the plot as what it is: at the upper edge, beside all others
-if have_python; then
-    succeeds report calm --out calm.html --csv numbers
-    python3 - <<'P' && pass || fail "the run that diverged is not in the plot"
+# the run that diverged is in the plot, at the upper edge
+succeeds report calm --out calm.html --csv numbers
+python3 - <<'P' && pass || fail "the run that diverged is not in the plot"
 import csv, re
 page = open("calm.html", encoding="utf-8").read()
 assert "12 runs of 5 methods, 1 diverged" in page
@@ -110,49 +98,38 @@ assert points[ill[0]] == min(points.values()), points # y goes down
 rows = list(csv.DictReader(open("numbers/loss-lr.csv")))
 assert [(r["curve"], r["y"]) for r in rows if r["diverged"] != "0"] == [("SGDM", "")], rows
 P
-else
-    skip "no python3"
-fi
 
 # ---- flags -----------------------------------------------------------------------------------------
 
 flags=(sweep --optimizer 'musec,muon' --lr '0.02, 0.1' --weight-decay 'qk=1.2,mlp=0.3;0' --ns-iters 3
     --grid init-up=0.5 --set steps=3 "${tiny[@]}")
 succeeds "${flags[@]}" --dry-run --out flags
-prints '^optimizer +lr +weight-decay +seed'
-prints '^musec +0.1 +0 +0 +waiting'
-prints '^muon +0.02 +[a-z]*=0,qk=1.2,vo=0,mlp=0.3 '
-prints '^8 runs in flags: 8 waiting$'
+prints '^optimizer +lr +weight-decay +seed' '^musec +0.1 +0 +0 +waiting'
+prints '^muon +0.02 +[a-z]*=0,qk=1.2,vo=0,mlp=0.3 ' '^8 runs in flags: 8 waiting$'
 succeeds "${flags[@]}" --data builtin --data builtin:3 --seed 0,1 --dry-run
 prints '^32 runs in runs/sweep: 32 waiting$'
-run sweep --lr 0.1 --set steps=3 "${tiny[@]}" --data builtin:3 --keep-checkpoints --device cpu,cpu \
-    --threads 1 --out kept
-check "exit 0: $(cat stderr)" test "$code" -eq 0
+exits 0 sweep --lr 0.1 --set steps=3 "${tiny[@]}" --data builtin:3 --keep-checkpoints \
+    --device cpu,cpu --threads 1 --out kept
 check "checkpoints are kept if asked" test -d "$(echo kept/*/checkpoint)"
-check "the device is not the run's" test "$("$MUSEC" sweep kept/sweep.json --out kept | tail -n 1)" \
+check "the device is not part of the run" test "$("$MUSEC" sweep kept/sweep.json --out kept | tail -n 1)" \
     = "1 run in kept: 1 done"
 
-# ---- what stops a sweep ----------------------------------------------------------------------------
+# ---- kills and signals -----------------------------------------------------------------------------
 
-# A longer one: runs are caught in their middle, so that each shall take about half a second.
-steps=400
-if have_python; then
-    run sweep --set steps=200 "${tiny[@]}" --out short --json
-    steps=$(python3 -c 'import json
+# Runs are to be stopped in their middle, so each shall take about half a second.
+run sweep --set steps=200 "${tiny[@]}" --out short --json
+steps=$(python3 -c 'import json
 print(min(20000, max(100, int(0.6 * 200 / json.load(open("stdout"))[0]["time_s"]))))')
-fi
 cat >longer.json <<J
 {"set": {"layers": 1, "width": 16, "heads": 1, "head": 16, "mlp": 16, "batch": 64, "max_doc": 32,
          "val_tokens": 64, "steps": $steps, "checkpoint_every": $((steps / 4))},
  "grids": [{"optimizer": ["soft-musec", "muon"], "lr": [0.02, 0.05]}]}
 J
-run sweep longer.json --out long --jobs 2
-check "exit 0" test "$code" -eq 0
-untimed long >calm.log
-if have_python; then
-    # stop.py MUSEC OUT WHOM SIGNAL: starts the sweep, sends the signal when a run is in its middle
-    # and another has ended, and prints how the sweep ended.
-    cat >stop.py <<'P'
+exits 0 sweep longer.json --out long --jobs 2
+untimed_runs long >calm.log
+# stop.py MUSEC OUT WHOM SIGNAL: starts the sweep, sends the signal when a run is in its middle
+# and another has ended, and prints how the sweep ended.
+cat >stop.py <<'P'
 import glob, json, os, signal, subprocess, sys, time
 musec, out, whom, name = sys.argv[1:]
 steps = json.load(open("longer.json"))["set"]["steps"]
@@ -182,8 +159,8 @@ else: os.kill(target if whom == "run" else job.pid, getattr(signal, name))
 os.kill(target, signal.SIGCONT)
 print(job.wait(900))
 P
-    # What nobody waits for ends by itself: these steps would take hours.
-    python3 - "$MUSEC" <<'P' && pass || fail "runs go on without their sweep"
+# Runs whose sweep is killed stop by themselves: these steps would take hours.
+python3 - "$MUSEC" <<'P' && pass || fail "runs go on without their sweep"
 import glob, os, subprocess, sys, time
 job = subprocess.Popen([sys.argv[1], "sweep", "longer.json", "--set", "steps=100000000", "--jobs", "2",
                         "--out", "orphans"], stderr=subprocess.DEVNULL)
@@ -196,8 +173,8 @@ job.wait(900)
 wait_for(lambda: len(glob.glob("orphans/*/summary.json")) == 2)
 assert all('"interrupted"' in open(f).read() for f in glob.glob("orphans/*/summary.json"))
 P
-    # On a terminal: a table that is redrawn, and is gone at the end.
-    python3 - "$MUSEC" >screen <<'P' && pass || fail "on a terminal: $(cat -v screen)"
+# On a terminal there is a table that is redrawn and removed at the end.
+python3 - "$MUSEC" >screen <<'P' && pass || fail "on a terminal: $(cat -v screen)"
 import os, pty, re, subprocess, sys
 master, slave = pty.openpty()
 job = subprocess.Popen([sys.argv[1], "sweep", "longer.json", "--out", "shown", "--jobs", "2"],
@@ -214,31 +191,28 @@ assert text.startswith(b"4 runs, 0 of them finished; 2 at once")
 assert re.search(rb"4 runs: 2 waiting, \d:\d\d gone", text) and b"tok/s" in text and b"left" in text
 assert b" of 4 runs" not in text and text.rstrip().endswith(b"A\x1b[J"), text[-40:]
 P
-    check "the sweep is killed" test "$(python3 stop.py "$MUSEC" killed sweep SIGKILL)" = -9
-    check "it was in the middle" test "$(grep -l '"done"' killed/*/summary.json | wc -l)" -lt 4
-    grep -l '"done"' killed/*/summary.json >finished
-    xargs stat -c '%n %y %i' <finished >before
-    finishes killed longer.json --jobs 2 # at once: its runs may still be writing their checkpoints
-    xargs stat -c '%n %y %i' <finished >after
-    check "what was finished is not repeated" cmp before after
-    check "one run is killed: exit 1" test "$(python3 stop.py "$MUSEC" one run SIGKILL)" = 1
-    check "it is named: $(cat one.err)" grep -Eq \
-        'musec sweep: 1 of 4 runs failed, the first by signal 9: see one/pico-.*/output.txt$' one.err
-    check "the others went on" test "$(count one/*/summary.json)" -eq 3
-    finishes one longer.json
+check "the sweep is killed" test "$(python3 stop.py "$MUSEC" killed sweep SIGKILL)" = -9
+check "it was in the middle" test "$(grep -l '"done"' killed/*/summary.json | wc -l)" -lt 4
+grep -l '"done"' killed/*/summary.json >finished
+xargs stat -c '%n %y %i' <finished >before
+finishes killed longer.json --jobs 2 # at once: its runs may still be writing their checkpoints
+xargs stat -c '%n %y %i' <finished >after
+check "what was finished is not repeated" cmp before after
+check "one run is killed: exit 1" test "$(python3 stop.py "$MUSEC" one run SIGKILL)" = 1
+check "it is named: $(cat one.err)" grep -Eq \
+    'musec sweep: 1 of 4 runs failed, the first by signal 9: see one/pico-.*/output.txt$' one.err
+check "the others went on" test "$(count one/*/summary.json)" -eq 3
+finishes one longer.json
 
-    check "Ctrl-C: exit 130" test "$(python3 stop.py "$MUSEC" stopped group SIGINT)" = 130
-    check "it is answered at once" grep -qx \
-        'stopping: runs write their checkpoints; again to stop now' stopped.err
-    check "it says how to go on: $(cat stopped.err)" \
-        grep -qx 'musec sweep: interrupted; the same command goes on' stopped.err
-    check "with checkpoints" test "$(grep -l interrupted stopped/*/summary.json | wc -l)" -ge 1
-    finishes stopped longer.json
-    check "SIGTERM: exit 143" test "$(python3 stop.py "$MUSEC" termed sweep SIGTERM)" = 143
-    finishes termed longer.json
-else
-    skip "no python3"
-fi
+check "Ctrl-C: exit 130" test "$(python3 stop.py "$MUSEC" stopped group SIGINT)" = 130
+check "it is answered at once" grep -qx \
+    'stopping: runs write their checkpoints; again to stop now' stopped.err
+check "it says how to go on: $(cat stopped.err)" \
+    grep -qx 'musec sweep: interrupted; the same command goes on' stopped.err
+check "with checkpoints" test "$(grep -l interrupted stopped/*/summary.json | wc -l)" -ge 1
+finishes stopped longer.json
+check "SIGTERM: exit 143" test "$(python3 stop.py "$MUSEC" termed sweep SIGTERM)" = 143
+finishes termed longer.json
 
 # ---- two at once -----------------------------------------------------------------------------------
 
@@ -248,7 +222,7 @@ check "both come to their end" wait $!
 check "both have the whole table" test "$(grep -c ' done ' first.out)" -eq 4
 check "no run was made twice" test "$(cat first.err stderr | grep -c ': done, val')" -eq 4
 
-# ---- what is wrong ---------------------------------------------------------------------------------
+# ---- wrong usage -----------------------------------------------------------------------------------
 
 fails 2 '--optimizer: there is no optimizer "moun"; did you mean "muon"' sweep --optimizer muon,moun
 fails 2 '--preset: there is no preset "picu"' sweep --preset pico,picu
@@ -275,28 +249,27 @@ fails 2 'lr wants values' sweep --lr 0.1,,0.2
 fails 2 'grid wants FIELD=' sweep --grid lr
 fails 2 'set wants FIELD=' sweep --set lr
 fails 2 'wants only' sweep a.json b.json
-# a field that two kinds of flags give
+# a field given by two kinds of flags
 fails 2 '--grid steps=2,3 and --set steps=7 give the same field' sweep --set steps=7 --grid steps=2,3
 fails 2 '--lr and --grid lr=0.1 give the same field' sweep --lr 0.2 --grid lr=0.1
 fails 2 '--weight-decay and --set weight_decay=0 give' sweep --set weight_decay=0 --weight-decay 1
 fails 2 '--data and --grid data=a,b give' sweep --data c --grid data=a,b
 fails 2 '--device and --set device=cpu give' sweep --lr 1 --device cpu --set device=cpu
-check "nothing came of all that" test ! -e runs
+check "nothing was written" test ! -e runs
 
-# data that is not there: nothing is started
+# with missing data no run is started
 fails 1 'no-such-text.txt: cannot read' sweep --set steps=3 "${tiny[@]}" --data builtin \
     --data no-such-text.txt --out without
 fails 1 'no-such-text.txt: cannot read' sweep --lr 0.1 --set val_data=no-such-text.txt --out without
-check "nothing came of it" test ! -e without
+check "no directory was made" test ! -e without
 
-# a run that cannot begin: the others are made, and the table has it
-run sweep --set steps=3 "${tiny[@]}" --grid precision=bf16,f32 --device cpu --out partly
-check "exit 1" test "$code" -eq 1
+# when a run cannot begin, the others are made, and the table has all of them
+exits 1 sweep --set steps=3 "${tiny[@]}" --grid precision=bf16,f32 --device cpu --out partly
 check "which and why: $(tail -n 1 stderr)" grep -Eq \
     '1 of 2 runs failed, the first with "musec train: precision is bf16.*see partly/pico.*/output.txt' stderr
 prints '^2 runs in partly: 1 done, 1 failed$'
 
-# no room for checkpoints: it says so, and with room the same command goes on
+# on a full disk it fails with a message; with space the same command goes on
 full=(--lr 0.1,0.2 --set steps=3 "${tiny[@]}" --keep-checkpoints --out full)
 (
     ulimit -f 8 # blocks of a file
@@ -308,8 +281,8 @@ check "which and why: $(tail -n 1 stderr)" grep -Eq \
 run sweep "${full[@]}"
 prints '^2 runs in full: 2 done$'
 
-# a summary that is none: the run is made to its end, the others are left alone
-untimed calm >calm.log
+# a run with a damaged summary is made to its end, the others are left alone
+untimed_runs calm >calm.log
 cp -r calm torn
 for text in '' '{"status": "do' '[]' '{"status": "finished"}'; do
     printf '%s' "$text" >"$(echo torn/pico-muon-lr0.1-*/summary.json)"
@@ -317,7 +290,7 @@ for text in '' '{"status": "do' '[]' '{"status": "finished"}'; do
     check "only that one" grep -q '^1 of 1 run, ' stderr
 done
 
-# directories that hold something else
+# directories with other contents
 victim=$(cd calm && ls -d pico-muon-lr0.02*)
 cp -r calm edited
 sed -i 's/"beta": 0.1/"beta": 0.3/' "edited/$victim/config.json"

@@ -1,5 +1,5 @@
-# tensorboard.sh - the event files of runs that were taken up again, read by TensorBoard itself:
-# their curves are those of log.jsonl.  One run is made by tests/runlog_test.c, with every kind of
+# tensorboard.sh - the event files of resumed runs, read by TensorBoard: their curves are those of
+# log.jsonl.  One run is made by tests/runlog_test.c, with every kind of
 # number in it, one by musec train.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"

@@ -1,4 +1,4 @@
-# theory.sh - musec theory params: numbers known by hand, what is named when it fails, what is refused.
+# theory.sh - musec theory params: numbers by hand, constraints that fail, wrong usage.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
@@ -8,24 +8,14 @@ succeeds theory params --help
 prints '^Usage: musec theory params'
 for o in delta steps rank rho lipschitz sigma gap epsilon json; do prints "^  --$o"; done
 
-# delta = 1, N = 64, r = 4: all powers of two, and the least N for beta <= 1/8.
+# delta = 1, N = 64, r = 4: all results are powers of two, and N is the least with beta <= 1/8.
 succeeds theory params --delta 1 --steps 64 --rank 4 --epsilon 2.5
-prints '^T +16  '
-prints '^K +4  '
-prints '^D +0\.25  '
-prints '^beta +0\.125  '
-prints '^eta +0\.125  '
-prints '^gamma +1  '
+prints '^T +16  ' '^K +4  ' '^D +0\.25  ' '^beta +0\.125  ' '^eta +0\.125  ' '^gamma +1  '
 prints '^radius +eta T D sqrt\(r\) <= delta +1 +1 +yes +1$'
-prints '^momentum +beta <= 1/8 +0\.125 +0\.125 +yes +64$'
-prints '^step +eta <= 1/rho +0\.125 +1 +yes +1$'
+prints '^momentum +beta <= 1/8 +0\.125 +0\.125 +yes +64$' '^step +eta <= 1/rho +0\.125 +1 +yes +1$'
 prints '^epoch +T <= N +16 +64 +yes +1$'
-prints '^All constraints hold; the least N at which they do is 64\.$'
-prints '^noise +0\.25 +0\.25 '
-prints '^clip +0\.25 +0\.25 '
-prints '^start +1 +1 '
-prints '^steps +0\.5 +0\.5 '
-prints '^gap +0\.5 +0\.5 '
+prints '^All constraints hold; the least N at which they do is 64\.$' '^noise +0\.25 +0\.25 '
+prints '^clip +0\.25 +0\.25 ' '^start +1 +1 ' '^steps +0\.5 +0\.5 ' '^gap +0\.5 +0\.5 '
 prints '^bound +2\.5 +2\.5 '
 prints '^A bound of 2\.5 takes N = 64 steps .*, and N = 64 where T and K are whole\.$'
 succeeds theory --delta 1 params --steps 64 --rank 4 # the part may stand anywhere
@@ -33,19 +23,14 @@ prints '^T +16  '
 
 # Each constraint is named where it fails, with the least N at which all hold.
 succeeds theory params --delta 1 --steps 63 --rank 4
-prints '^momentum .* NO +64$'
-prints '^beta <= 1/8 does not hold; '
+prints '^momentum .* NO +64$' '^beta <= 1/8 does not hold; '
 prints '^Not all constraints hold; the least N at which they do is 64\.$'
 succeeds theory params --delta 0.01 --steps 50 --rank 1
-prints '^radius .* NO +100$'
-prints '^eta T D sqrt\(r\) <= delta does not hold; '
+prints '^radius .* NO +100$' '^eta T D sqrt\(r\) <= delta does not hold; '
 succeeds theory params --delta 1 --steps 100 --rank 1 --rho 10
-prints '^step +eta <= 1/rho +0\.215443 +0\.1 +NO +1000$'
-prints 'least N at which they do is 1000\.$'
+prints '^step +eta <= 1/rho +0\.215443 +0\.1 +NO +1000$' 'least N at which they do is 1000\.$'
 succeeds theory params --delta 100 --steps 1000 --rank 1
-prints '^K +0  '
-prints '^T <= N does not hold; '
-prints '^bound +inf '
+prints '^K +0  ' '^T <= N does not hold; ' '^bound +inf '
 
 fails 2 'needs --delta' theory params --steps 10 --rank 1
 fails 2 'needs --steps' theory params --delta 1 --rank 1
@@ -71,19 +56,15 @@ fails 1 '--epsilon is 1e-200: .*overflows' theory params --delta 1 --steps 10 --
 succeeds theory params --delta 1 --steps 10 --rank 1 --epsilon 1e-12
 prints '^A bound of 1e-12 takes N = [0-9.]*e[+][0-9]* steps'
 
-if have_python; then
-    succeeds theory params --delta 1 --steps 64 --rank 4 --epsilon 2.5 --json
-    check "valid JSON" python3 -m json.tool stdout
-    check "parameters" test "$(json T) $(json K) $(json D) $(json beta) $(json eta) $(json gamma)" = \
-        '16 4 0.25 0.125 0.125 1.0'
-    check "given" test "$(json given delta) $(json given steps) $(json given rho)" = '1 64 1'
-    check "constraints" test "$(json constraints 2 name) $(json constraints 2 holds)" = 'momentum true'
-    check "bound" test "$(json bound total) $(json bound_real total)" = '2.5 2.5'
-    check "least N" test "$(json least_steps) $(json all_hold)" = '64 true'
-    check "target" test "$(json complexity steps) $(json complexity steps_whole)" = '64.0 64'
-    succeeds theory params --delta 100 --steps 1000 --rank 1 --json
-    check "no bound" test "$(json bound total) $(json complexity)" = 'null null'
-else
-    skip "JSON: no python3"
-fi
+succeeds theory params --delta 1 --steps 64 --rank 4 --epsilon 2.5 --json
+check "valid JSON" python3 -m json.tool stdout
+check "parameters" test "$(json T) $(json K) $(json D) $(json beta) $(json eta) $(json gamma)" = \
+    '16 4 0.25 0.125 0.125 1.0'
+check "given" test "$(json given delta) $(json given steps) $(json given rho)" = '1 64 1'
+check "constraints" test "$(json constraints 2 name) $(json constraints 2 holds)" = 'momentum true'
+check "bound" test "$(json bound total) $(json bound_real total)" = '2.5 2.5'
+check "least N" test "$(json least_steps) $(json all_hold)" = '64 true'
+check "target" test "$(json complexity steps) $(json complexity steps_whole)" = '64.0 64'
+succeeds theory params --delta 100 --steps 1000 --rank 1 --json
+check "no bound" test "$(json bound total) $(json complexity)" = 'null null'
 finish

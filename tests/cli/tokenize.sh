@@ -1,4 +1,4 @@
-# tokenize.sh - musec tokenize and musec data inspect: inputs of every kind, stops and full disks.
+# tokenize.sh - musec tokenize and musec data inspect: inputs of every kind, interruptions, full disks.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
@@ -90,7 +90,7 @@ fails 1 'long.jsonl:1: is longer than 4000 bytes; allow more with --max-document
 : >empty.txt
 fails 1 'there is no document' tokenize empty.txt --tokenizer byte --out empty
 
-# ---- files of others ----
+# ---- other files in the directory ----
 
 theirs='train_000001.bin.part.json train_000002.bin.part train_000003.bin.part.old
     precious.bin.part.old precious.bin.part.12 train_000004.bin.part. train_000004.bin.part.1.
@@ -104,10 +104,10 @@ fails 1 'others: has shard.bin and no manifest.json' tokenize a.txt --tokenizer 
 check "a refused run removes nothing" test "$(ls others)" = "$was"
 rm others/shard.bin
 byte a.txt --out others
-for f in $theirs; do check "it is not ours to remove" test -e "others/$f"; done
-for f in $left; do check "a killed run left it" test ! -e "others/$f"; done
+for f in $theirs; do check "files of others stay" test -e "others/$f"; done
+for f in $left; do check "parts of killed runs are removed" test ! -e "others/$f"; done
 
-# ---- the same bytes, whatever happens ----
+# ---- the same bytes with any threads and interruptions ----
 
 awk 'BEGIN {for (i = 0; i < 60000; i++) printf "{\"id\": %d, \"text\": \"line %d of %d: %s\"}\n",
     i, i, i * 7919 % 65521, substr("the quick brown fox jumps over the lazy dog", 1 + i % 40)}' >web.jsonl
@@ -117,16 +117,19 @@ for t in 2 7; do
     same_shards t1 t$t
     check "manifests" cmp t1/manifest.json t$t/manifest.json
 done
-run tokenize web.jsonl --tokenizer byte --out t1 --shard-tokens 300000 --val-tokens 12345 --resume
-check "a finished directory says so" grep -q 'complete already; nothing was done' stderr
+warns 'complete already; nothing was done' \
+    tokenize web.jsonl --tokenizer byte --out t1 --shard-tokens 300000 --val-tokens 12345 --resume
 fails 1 'is complete; write elsewhere' tokenize web.jsonl --tokenizer byte --out t1
 fails 1 'begun with shard_tokens 300000, not 100000000' \
     tokenize web.jsonl --tokenizer byte --out t1 --val-tokens 12345 --resume
 
-half=$(($(wc -c <web.jsonl) * 2 / 3))
-"$MUSEC" tokenize - --tokenizer byte --out killed --shard-tokens 300000 --val-tokens 12345 \
-    < <(head -c $half web.jsonl; exec tail -f /dev/null --pid=$$ 2>/dev/null) >stdout 2>stderr &
-pid=$!
+begin() { # begin DIR: a run that has read two thirds of its input and waits for the rest
+    "$MUSEC" tokenize - --tokenizer byte --out "$1" --shard-tokens 300000 --val-tokens 12345 \
+        < <(head -c $(($(wc -c <web.jsonl) * 2 / 3)) web.jsonl
+            exec tail -f /dev/null --pid=$$ 2>/dev/null) >stdout 2>stderr &
+    pid=$!
+}
+begin killed
 check "the shards come" await $pid test -e killed/train_000003.bin
 fails 1 'killed: another process is writing there' tokenize web.jsonl --tokenizer byte --out killed \
     --shard-tokens 300000 --val-tokens 12345 --resume
@@ -139,9 +142,7 @@ fails 1 'not complete; write elsewhere, or go on with --resume' tokenize - --tok
 check "it goes on" grep -q ': [0-9]* shards,' stdout
 same_shards t1 killed
 
-"$MUSEC" tokenize - --tokenizer byte --out stopped --shard-tokens 300000 --val-tokens 12345 \
-    < <(head -c $half web.jsonl; exec tail -f /dev/null --pid=$$ 2>/dev/null) >stdout 2>stderr &
-pid=$!
+begin stopped
 check "some shards come" await $pid test -e stopped/train_000002.bin
 kill -TERM $pid
 wait $pid
@@ -152,7 +153,7 @@ check "and leaves no part" test -z "$(find stopped -name '*.part.*')"
     --verify <web.jsonl >stdout 2>stderr
 same_shards t1 stopped
 
-# a document that the limit cuts counts with the bytes that are in the shards
+# of a document that the limit cuts, the bytes in the shards count
 succeeds tokenize web.jsonl --tokenizer byte --limit-tokens 5 --out cut --quiet
 prints '^cut: 1 shard, 5 tokens, 1 document of 0.0 MB \(0.80 bytes a token\)'
 
@@ -175,13 +176,9 @@ fi
 # ---- looking into shards ----
 
 succeeds data inspect txt/train_000001.bin
-prints '^header +20240520, version 1, 5 tokens'
-prints '^tokenizer +byte, documents start with 256'
-prints '^documents +2$'
-prints '^lengths +shortest 1, mean 1.5, longest 2 tokens'
-prints '^ *2-3 +1 +#+$'
-prints '^document 0, 2 tokens$'
-prints '^ab$'
+prints '^header +20240520, version 1, 5 tokens' '^tokenizer +byte, documents start with 256'
+prints '^documents +2$' '^lengths +shortest 1, mean 1.5, longest 2 tokens' '^ *2-3 +1 +#+$'
+prints '^document 0, 2 tokens$' '^ab$'
 succeeds data inspect t1/train_000001.bin --sample 0
 prints '^before +[0-9]+ tokens of a document that began elsewhere'
 HOME=$PWD succeeds data inspect txt/train_000001.bin --tokenizer gpt2
@@ -203,26 +200,25 @@ json_is documents=2 sample.0.text=ab beyond=0
 byte a.txt --out json --json
 json_is tokens=5 complete=true
 
-# ---- GPT-2's tokens: what others made of the same texts ----
+# ---- GPT-2's tokens, against those of other programs ----
 
-data=${MUSEC_DATA:-$MUSEC_SOURCE/../shared/data}
-if [ -d "$data/gpt2" ] && "$MUSEC" info --no-peak | grep -Eq '^utf8proc +[0-9]'; then
-    tsv=$data/text/expected-tokens.tsv
+if [ -d "$shared_data/gpt2" ] && "$MUSEC" info --no-peak | grep -Eq '^utf8proc +[0-9]'; then
+    tsv=$shared_data/text/expected-tokens.tsv
     for f in val-c4.txt val-fineweb.txt train-c4.txt.xz; do
         for t in 1 2 7; do
             rm -rf gpt2
-            succeeds tokenize "$data/text/$f" --vocab "$data/gpt2" --out gpt2 --threads $t
+            succeeds tokenize "$shared_data/text/$f" --vocab "$shared_data/gpt2" --out gpt2 --threads $t
             check "$f with $t threads" test "$(sha256sum <gpt2/train_000001.bin | cut -d' ' -f1)" = \
                 "$(awk -v f="${f%.xz}" '$1 == f {print $7}' "$tsv")"
         done
     done
-    succeeds tokenize "$data/text/tinyshakespeare.txt" --vocab "$data/gpt2" --out tiny --split blank \
+    succeeds tokenize "$shared_data/text/tinyshakespeare.txt" --vocab "$shared_data/gpt2" --out tiny --split blank \
         --val-tokens 32768
-    check "llm.c's val" cmp tiny/val_000000.bin "$data/text/tiny_shakespeare_val.bin"
-    check "llm.c's train" cmp tiny/train_000001.bin "$data/text/tiny_shakespeare_train.bin"
-    succeeds data inspect tiny/val_000000.bin --vocab "$data/gpt2"
+    check "llm.c's val" cmp tiny/val_000000.bin "$shared_data/text/tiny_shakespeare_val.bin"
+    check "llm.c's train" cmp tiny/train_000001.bin "$shared_data/text/tiny_shakespeare_train.bin"
+    succeeds data inspect tiny/val_000000.bin --vocab "$shared_data/gpt2"
     prints '^First Citizen:$'
-    fails 1 'tokenizer' tokenize "$data/text/tinyshakespeare.txt" --tokenizer byte --out tiny \
+    fails 1 'tokenizer' tokenize "$shared_data/text/tinyshakespeare.txt" --tokenizer byte --out tiny \
         --split blank --val-tokens 32768 --resume
 else
     skip "GPT-2's tokens: no shared data, or no utf8proc"

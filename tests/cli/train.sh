@@ -1,5 +1,5 @@
-# train.sh - runs as a user makes them: what they leave behind, going on after whatever stopped
-# them, bit for bit, and what counts as divergence.
+# train.sh - runs as a user makes them: their files, resuming bit for bit after kills and signals, and
+# divergence.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # tiny matrices: threads would be in each other's way
@@ -65,11 +65,11 @@ loss_at='{ if (match($0, /"loss": [0-9.e+-]+/)) print substr($0, RSTART + 8, RLE
 check "two threads come to the same" near 1e-4 \
     "$(awk "$loss_at" threads/log.jsonl | sed -n 20p)" "$(awk "$loss_at" a/log.jsonl | sed -n 20p)"
 
-# lines, not a line redrawn, where stderr is no terminal
+# where stderr is no terminal, progress is in lines
 warns '^step 20/20: loss [0-9.]+, val [0-9.]+, lr' train "${tiny[@]:2}" --steps 20 --out plain
 check "no carriage return" test -z "$(tr -dc '\r\033' <stderr)"
 
-# the brackets of --help are what a run without options has
+# the defaults in --help are those of a run without options
 succeeds train --quiet --steps 1 --out usual
 succeeds train --help
 python3 -c '
@@ -99,9 +99,8 @@ succeeds "${small[@]}" --out never --explain --device ref --precision bf16 --det
 prints '^device: ref, activations in bf16, weights and gradients in f32, not deterministic$' \
     '^  weights +[0-9.]+ MiB' '^  copies +[0-9.]+ MiB'
 succeeds "${small[@]}" --out never --explain --json
-python3 - <<'P' && pass || fail "--explain --json: $(head -c 300 stdout)"
-import json
-j = json.load(open("stdout"))
+json_passes <<'P'
+j = out
 params = {p["name"]: p for p in j["parameters"]}
 q, down, embed = params["layer.0.attn.q"], params["layer.0.mlp.down"], params["embed"]
 assert (q["role"], q["rule"], q["rows"], q["cols"], q["matrices"]) == ("qk", "soft-musec", 32, 32, 1), q
@@ -140,9 +139,9 @@ fi
 succeeds spectrum a/checkpoint/step_00000060/model.safetensors
 prints 'layer.0.attn.q'
 
-# ---- going on, bit for bit -------------------------------------------------------------------------
+# ---- resuming, bit for bit -------------------------------------------------------------------------
 
-# resumes WHAT ARGUMENT...: 60 steps in one go, and 30 that another process goes on from.
+# resumes WHAT ARGUMENT...: compares 60 steps by one process with 30 by one and 30 by another.
 resumes() {
     local what=$1
     shift
@@ -168,7 +167,7 @@ succeeds train --quiet --resume again
 prints '^done after 60 steps'
 same "nothing left to do" a again 60
 check "its time is still known" test "$(grep time_s again/summary.json)" = "$(grep time_s a/summary.json)"
-# more steps; without a cooldown the first ones are the same
+# with more steps and without a cooldown the first steps are the same
 succeeds "${tiny[@]}" --cooldown 0 --steps 60 --out longer
 succeeds train --quiet --resume longer --steps 90
 prints '^done after 90 steps'
@@ -185,7 +184,7 @@ mkdir bare
 cp a/config.json bare
 warns '^bare has no checkpoint yet: starting at step 0$' train --resume bare
 same "from a config alone" a bare 60
-# logs that are gone begin anew
+# missing logs begin again
 torn a lost
 rm lost/log.jsonl lost/events.out.tfevents.musec
 succeeds train --quiet --resume lost
@@ -193,8 +192,8 @@ check "the rest is logged" test "$(wc -l <lost/log.jsonl)" -eq 30
 
 # ---- killed and interrupted ------------------------------------------------------------------------
 
-# stopped SIGNAL DIR FILE ARGUMENT...: musec is sent the signal once the file has something in it; tried again
-# if it was faster.  Its exit code is in $code.
+# stopped SIGNAL DIR FILE ARGUMENT...: sends musec the signal once the file is not empty, and again if it
+# had ended before.  Its exit code is in $code.
 stopped() {
     local signal=$1 dir=$2 file=$3 pid
     shift 3
@@ -284,7 +283,7 @@ prints '^done after 3 steps'
 succeeds "${tiny[@]}" --steps 12 --out calm --cap none --aux-lr 1e8 --diverge-factor 1e9 --diverge-steps 3
 prints '^diverged: its loss began at .* and ends above that, at .* after 12 steps'
 
-# ---- two at once -----------------------------------------------------------------------------------
+# ---- two processes at once -------------------------------------------------------------------------
 
 "$MUSEC" "${tiny[@]}" --steps 1000000 --out busy >/dev/null 2>&1 &
 first=$!

@@ -1,5 +1,5 @@
-# train_errors.sh - runs that cannot be: one clear line, exit 1 (2 for wrong usage), nothing left
-# behind; and checkpoints that are damaged or have no room.
+# train_errors.sh - runs that cannot begin: one clear line, exit 1 (2 for wrong usage) and no files; and
+# checkpoints that are damaged or do not fit on the disk.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # tiny matrices: threads would be in each other's way
@@ -90,7 +90,7 @@ refuses 1 'ids.bin: token 0 has the id 321, but ids must be below 320' --data id
 succeeds "${tiny[@]}" --data ids.bin --vocab 384 --out ids
 refuses 1 'builtin:x: the seed' --data builtin:x
 
-# ---- where it is to go -----------------------------------------------------------------------------
+# ---- output directories ----------------------------------------------------------------------------
 
 echo 'not a directory' >file
 refuses 1 'file/run: the directory cannot be created \(Not a directory' --out file/run
@@ -111,7 +111,7 @@ refuses 1 'c.json: there is no field "lrr"' --config c.json
 echo '{"preset": ' >c.json
 refuses 1 'c.json:[0-9]: ' --config c.json
 
-# ---- going on with what cannot go on ---------------------------------------------------------------
+# ---- runs that cannot be resumed -------------------------------------------------------------------
 
 resume=(train --quiet --resume)
 fails 1 'missing: there is no such directory; the runs nearby are a, ids$' "${resume[@]}" missing
@@ -122,7 +122,7 @@ fails 1 'a/config.json says layers 1, not 2' "${resume[@]}" a --layers 2
 fails 1 'a/config.json says batch 256, not 512' "${resume[@]}" a --set batch=512
 fails 1 'a/config.json says seed 0, not 1' "${resume[@]}" a --seed 1
 untouched a "refused"
-# an edited config.json, which its checkpoints know nothing of
+# an edited config.json, which its checkpoints contradict
 cp -r a edited
 sed -i 's/"mlp": 64/"mlp": 128/' edited/config.json
 fails 1 'step_00000020/state.json says mlp 64, not 128' "${resume[@]}" edited
@@ -168,11 +168,11 @@ fails 1 'model.safetensors: damaged: 1000 bytes instead of' "${resume[@]}" short
 rm short/checkpoint/step_00000020/model.safetensors
 fails 1 'model.safetensors: cannot read' "${resume[@]}" short
 
-# ---- no room ---------------------------------------------------------------------------------------
+# ---- full disks ------------------------------------------------------------------------------------
 
 more=("${tiny[@]}" --steps 60 --keep 0)
 succeeds "${more[@]}" --out whole
-# whole_still DIR: its checkpoints are those of the run that had room, and nothing half is there.
+# whole_still DIR: its checkpoints are those of the run with enough space, and there are no parts.
 whole_still() {
     local c
     check "$1: some checkpoint" test -e "$1/checkpoint/step_00000010/state.json"
@@ -212,7 +212,7 @@ if mount -t tmpfs -o size=900k tmpfs disk 2>/dev/null; then
         disk/full/checkpoint/step_00000060/state.json
     rm -r disk/full
     head -c 7950k /dev/zero >disk/fill
-    head -c 1m /dev/zero >>disk/fill 2>/dev/null # to the brim
+    head -c 1m /dev/zero >>disk/fill 2>/dev/null # to the last byte
     fails 1 'No space left' "${more[@]}" --out disk/none
     check "no run, no directory" test ! -e disk/none
     umount disk

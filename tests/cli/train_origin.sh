@@ -1,5 +1,5 @@
-# train_origin.sh - what a run was made from: results that a resumed run must not destroy, settings
-# and data that changed on the way, data found from elsewhere, and a terminal that is closed.
+# train_origin.sh - what a run was made from: results that resuming must not destroy, settings and data
+# that changed on the way, data below another directory, and a terminal that is closed.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # tiny matrices: threads would be in each other's way
@@ -27,7 +27,7 @@ rm -rf wild/checkpoint
 sums wild
 fails 1 'wild/summary.json says that the run is diverged, and there is no checkpoint' train --resume wild
 untouched wild "diverged"
-# a sweep keeps no checkpoints: its runs are such
+# runs of a sweep have no checkpoints either
 sweep=(sweep --set layers=1 --set width=16 --set heads=1 --set head=16 --set mlp=16 --set batch=64
     --set max-doc=32 --set val-tokens=64 --set steps=6)
 run "${sweep[@]}" --out swept
@@ -35,10 +35,10 @@ one=$(echo swept/pico-*)
 sums swept
 fails 1 "$one/summary.json says that the run is done" train --resume "$one" --steps 100
 untouched swept "a sweep's run"
-# one that was killed before its first checkpoint has no results: it begins anew, and says so
+# a run killed before its first checkpoint has no results: it begins again and says so
 cp -r over killed
 rm killed/summary.json
-warns '^killed has no checkpoint yet: starting at step 0$' train --quiet --resume killed # begins anew
+warns '^killed has no checkpoint yet: starting at step 0$' train --quiet --resume killed
 
 # ---- settings that changed on the way --------------------------------------------------------------
 
@@ -60,14 +60,14 @@ succeeds train --quiet --resume further --steps 50
 check "and so does going further" grep -qF \
     "\"resumed\": $steps, {\"step\": 40, \"key\": \"steps\", \"from\": \"40\", \"to\": \"50\"}]" \
     further/summary.json
-# shortened: the schedule of its steps was another
+# a shortened run had another schedule
 succeeds "${tiny[@]}" --steps 40 --checkpoint-every 20 --out short
 rm -r "short/checkpoint/step_00000040" short/summary.json
 cp -r short back
 succeeds train --quiet --resume short --steps 25
 check "a shortened run" grep -qF '[{"step": 20, "key": "steps", "from": "40", "to": "25"}]' \
     short/summary.json
-# as it was meant to be: no record, whatever was tried between
+# a run with its first settings has no record, whatever was tried between
 rm -rf back/checkpoint/step_00000040
 succeeds train --quiet --resume back --steps 20
 check "cut off at once" summary back resumed '\[\{"step": 20'
@@ -75,11 +75,11 @@ succeeds train --quiet --resume back --steps 40
 check "and made as it was meant to be" test -z "$(grep -rl resumed back)"
 untimed back >back.log
 check "that is the whole run" cmp back.log whole.log
-# more steps of the same are the same run; other settings that change nothing are no change
+# more steps at a constant rate, and settings that do not affect the weights, are no change
 succeeds "${tiny[@]}" --cooldown 0 --steps 20 --val-every 20 --out flat
 succeeds train --quiet --resume flat --steps 40 --val-every 10 --checkpoint-every 7 --keep 3
 check "nothing was changed by that" test -z "$(grep -rl resumed flat)"
-# where and in what it is computed
+# another device, and another dtype of the momentum
 warns '^warning: flat was computed on cpu' \
     train --quiet --resume flat --steps 44 --device ref --momentum-dtype bf16
 for key in '"device", "from": "cpu", "to": "ref"' '"momentum_dtype", "from": "own", "to": "bf16"'; do
@@ -90,7 +90,7 @@ warns 'note: runs/extended: it went on with other settings \(steps 20 to 40 at s
 check "report: not the same run" test -z "$(grep 'the same run' stderr)"
 check "report: on the page" grep -q 'steps 20 to 40 at step 20' page.html
 check "report: apart" test "$(find csv -name 'hyperparameters-*' | wc -l)" -eq 2
-# a grid does not ask for such a run
+# a grid does not accept such a run
 run "${sweep[@]}" --keep-checkpoints --out grid
 one=$(echo grid/pico-*)
 succeeds train --quiet --resume "$one" --steps 9
@@ -154,8 +154,7 @@ succeeds train --quiet --resume files --steps 8
 
 # a finished run of a sweep
 cp first.txt t.txt
-run "${sweep[@]}" --data t.txt --out grown
-run "${sweep[@]}" --data t.txt --out grown
+for _ in 1 2; do run "${sweep[@]}" --data t.txt --out grown; done
 prints '^1 run in grown: 1 done$'
 sums grown
 text "another one!" >t.txt
@@ -164,13 +163,13 @@ for more in --dry-run --json; do
         "${sweep[@]}" --data t.txt --out grown $more
     untouched grown "a sweep on other data"
 done
-rm t.txt # which data they were is known, whether they are here is not asked
+rm t.txt # finished runs do not need their data
 succeeds "${sweep[@]}" --data t.txt --out grown
 cp first.txt t.txt
 succeeds "${sweep[@]}" --data t.txt --out grown
 prints '^1 run in grown: 1 done$'
 
-# ---- from another directory ------------------------------------------------------------------------
+# ---- resumed from another directory ----------------------------------------------------------------
 
 succeeds "${tiny[@]}" --steps 40 --checkpoint-every 20 --data t.txt=2 --data shards --out here
 cp -r here there
@@ -182,10 +181,9 @@ check "data are found from elsewhere: $(cat stderr)" test "$code" -eq 0
 check "and the run is the same" cmp "$(state here 40)" "$(state there 40)"
 check "its config too" cmp here/config.json there/config.json
 # shellcheck disable=SC2016  # sh's own
-check "nobody minds if nothing is relative" sh -c '! grep -q data_dir "$0"' "$(state runs/whole 40)"
+check "no directory is recorded where no path is relative" sh -c '! grep -q data_dir "$0"' "$(state runs/whole 40)"
 
 # ---- a terminal that is closed ---------------------------------------------------------------------
-
 
 # hangs_up DIR COMMAND...: a run of an hour gets SIGHUP twice, as terminal and shell send it.
 hangs_up() {

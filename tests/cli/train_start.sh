@@ -1,16 +1,16 @@
-# train_start.sh - what musec train says before its first step, what it warns of or refuses, and where
-# a run goes that was given no directory.
+# train_start.sh - the lines of musec train before the first step, warnings, refusals, and the directory
+# of a run without --out.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # tiny matrices: threads would be in each other's way
 
 tiny=("${small_model[@]}" --batch 128 --val-tokens 256 --val-every 20 --steps 4 --device cpu)
-# says PATTERN: a line of the last run's stderr matches.
+# says PATTERN: some line of the last run's stderr matches.
 says() { if grep -Eq -- "$1" stderr; then pass; else fail "no /$1/ in: $(cat stderr)"; fi; }
-# stays_silent PATTERN: no line of it does.
+# stays_silent PATTERN: no line of it matches.
 stays_silent() { if grep -Eq -- "$1" stderr; then fail "/$1/ in: $(cat stderr)"; else pass; fi; }
 
-# ---- what is said ----------------------------------------------------------------------------------
+# ---- before the first step -------------------------------------------------------------------------
 
 # 2 * 320 * 32 in the tables, 4 * 32^2 + 2 * 64 * 32 in the matrices
 warns '^model: pico, 28,672 parameters, soft-musec at lr 0.2$' train "${tiny[@]}" --out a
@@ -31,7 +31,7 @@ run train --resume a --steps 6
 says '^tokens: 128 a step, 768 in 6 steps, 4 of them made$'
 says '^going on from a/checkpoint/step_00000004$'
 
-# ---- where it goes ---------------------------------------------------------------------------------
+# ---- output directories ----------------------------------------------------------------------------
 
 mkdir where
 cd where || exit 1
@@ -49,7 +49,7 @@ fails 1 'missing.txt: cannot read' train "${tiny[@]}" --seed 8 --data missing.tx
 check "a run that cannot be has no directory" test -z "$(find . -name '*-s8*')"
 cd .. || exit 1
 
-# ---- what it warns of ------------------------------------------------------------------------------
+# ---- warnings --------------------------------------------------------------------------------------
 
 for i in $(seq 200); do echo "line $i of a short text"; done >short.txt
 warns '^warning: the [0-9,]+ tokens of short.txt will be read about [0-9]+ times, .*more data, or take fewer --steps$' \
@@ -58,7 +58,7 @@ check "one line" test "$(wc -l <stderr)" -eq 1
 run train --quiet "${tiny[@]}" --data short.txt --out once
 check "few epochs: nothing" test ! -s stderr
 
-# long ARGUMENT...: a run that nobody waits for; asked to stop once it has a log.
+# long ARGUMENT...: begins a run of years and stops it once it has a log.
 long() {
     local pid
     "$MUSEC" train "$@" --out long >stdout 2>stderr &
@@ -69,7 +69,7 @@ long() {
     check "asked to stop" test $? -eq 143
     rm -rf long
 }
-# 10^11 steps of 1.4 million operations a token and more: days at any rate that a CPU has
+# 10^11 steps of 1.4 million operations per token or more take days on any CPU
 long "${tiny[@]}" --steps 100000000000 --val-every 1
 says '^warning: about [0-9]+ (days|years) on this CPU; try fewer --steps or a smaller --batch, or a GPU$'
 says '^step [0-9]+/100000000000: .* [0-9]+ (days|years) left$'
@@ -77,7 +77,7 @@ long --preset small "${tiny[@]}" --stages '' --micro-batches 1 --window-short 63
     --tokenizer byte --vocab 320 --steps 100000000000
 says '^warning: about [0-9]+ (days|years) on this CPU; try --preset pico or nano, or a GPU$'
 
-# Beyond all memory and swap that any machine has: 64 layers of 51 billion parameters each.
+# 64 layers of 51 billion parameters each exceed the memory and swap of any machine.
 if [ -r /proc/meminfo ]; then
     fails 1 'there are [0-9.]+ GiB of memory, swap included; the model alone needs [0-9.]+, .*a smaller model' \
         train "${tiny[@]}" --layers 64 --width 65536 --mlp 262144 --head 2048 --heads 32 --out huge
@@ -86,7 +86,7 @@ else
     skip "no /proc/meminfo"
 fi
 
-# ---- what is no text -------------------------------------------------------------------------------
+# ---- files that are not text -----------------------------------------------------------------------
 
 # refuses PATTERN FILE
 refuses() {

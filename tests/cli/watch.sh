@@ -1,4 +1,4 @@
-# watch.sh - runs while they train: the table, JSON, the live page and who may read it.
+# watch.sh - musec watch: the table, JSON, the live page and who may read it.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
@@ -7,12 +7,10 @@ export OMP_NUM_THREADS=1
 succeeds train --preset pico --steps 2 --out runs/a --quiet
 succeeds watch runs --once
 prints '^run +optimizer +lr +step +loss +val +tok/s +left +status'
-prints '^a +Soft Musec +[0-9.]+ +2/2 +[0-9.]+ +[0-9.]+ +[0-9]+ +- +done'
-prints '^0 of 1 running$'
+prints '^a +Soft Musec +[0-9.]+ +2/2 +[0-9.]+ +[0-9.]+ +[0-9]+ +- +done' '^0 of 1 running$'
 succeeds watch runs/a --json
-python3 - <<'P' && pass || fail "JSON: $(cat stdout)"
-import json
-run, = json.load(open("stdout"))["runs"]
+json_passes <<'P'
+run, = out["runs"]
 assert run["dir"] == "runs/a" and run["status"] == "done" and run["step"] == run["steps"] == 2
 assert [p[0] for p in run["loss"]] == [1, 2] and run["val_loss"][-1][0] == 2
 P
@@ -26,7 +24,7 @@ fails 1 'every must be from 0.1' watch runs --every 0
 fails 1 'port from 0 to 65535' watch runs --port 70000
 fails 2 'wants RUN' watch
 
-# the page, to this machine alone
+# the page is served to this machine alone
 if "$MUSEC" info --no-peak | grep -q '^libmicrohttpd  *absent'; then
     skip "the live page: this build has no libmicrohttpd"
     finish
