@@ -25,7 +25,7 @@ def norm(x):
 
 
 def rope_tables(length, base=1024.0):
-    pairs = HEAD // 4  # half of the columns turn
+    pairs = HEAD // 4  # half of the columns are rotated
     turn = base ** (-torch.arange(pairs, dtype=torch.float64) / (pairs - 1))
     angle = torch.arange(length, dtype=torch.float64)[:, None] * turn
     still = torch.zeros(length, HEAD // 2 - pairs, dtype=torch.float64)

@@ -12,10 +12,10 @@ A model of L layers of width w has 4 L matrices of w x w and 2 L of 4w x w.  Tim
     triton   both with Polar Express and symmetric products in Triton (muon_triton.py): a X added by
              the product with X, or a I to the polynomial ("diagonal"); what is around the products
              plain or compiled
-    ssc      the paper's soft clip, K = 5 coupled steps as they are written, likewise
+    ssc      the paper's soft clip, K = 5 coupled steps in their literal form, the same ways
     optim    torch.optim.Muon: step() over the same matrices, one by one as it does
 
-FLOPs are those that are done: Newton-Schulz 5 (4 n r^2 + 2 r^3), the coupled steps 5 (6 r^3) +
+FLOPs are those computed: Newton-Schulz 5 (4 n r^2 + 2 r^3), the coupled steps 5 (6 r^3) +
 4 n r^2, with r the smaller side of a matrix and n the larger, all by full products; one triangle of
 symmetric ones in Triton, 5 (3 n r^2 + r^3), its tiles across the diagonal not counted twice.
 """

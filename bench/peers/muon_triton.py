@@ -32,7 +32,7 @@ BY_TMA = ((128, 128, 64, 4, 3), (128, 128, 64, 8, 4), (128, 128, 128, 8, 3), (25
 
 
 def set_boxes(args):
-    """What TMA moves at once is part of a descriptor, and is known with the configuration."""
+    """Sets the tile shapes of the TMA descriptors, which depend on the configuration."""
     m, n, k = args["BLOCK_M"], args["BLOCK_N"], args["BLOCK_K"]
     turned = args["TURNED"]
     args["x_rows"].block_shape = [1, k, m] if turned else [1, m, k]
@@ -48,15 +48,15 @@ def configurations():
 
 @triton.jit
 def triangle_row(t):
-    """The row of number t of a triangle: 0, 1 1, 2 2 2, ...  Exact for t below 2^21."""
+    """The row of element t of a triangle: 0, 1 1, 2 2 2, ...  Exact for t below 2^21."""
     return ((tl.sqrt_rn(8.0 * t + 1.0) - 1.0) * 0.5).to(tl.int32)
 
 
 @triton.jit
 def tile_of(t, row_tiles, RATIO: tl.constexpr, GROUP: tl.constexpr):
-    """Number t of the tiles that reach the lower triangle, RATIO (i + 1) of them in row i.
+    """Tile t of those that overlap the lower triangle, RATIO (i + 1) of them in row i.
 
-    A group of rows begins with a rectangle, column by column; a triangle, row by row, is its end.
+    A group of rows begins with a rectangle, by columns, and ends with a triangle, by rows.
     """
     first = triangle_row(t // RATIO) // GROUP * GROUP
     height = tl.minimum(row_tiles - first, GROUP)
@@ -80,10 +80,10 @@ def symmetric_kernel(x, x_rows, x_cols, out, rows, cols, x_matrix, x_row, x_col,
                      beta, diagonal, TURNED: tl.constexpr, POLYNOMIAL: tl.constexpr,
                      BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
                      GROUP: tl.constexpr, TMA: tl.constexpr, WHOLE: tl.constexpr):
-    """out = alpha X X^T, and of a polynomial + beta X + diagonal I, where X is symmetric.
+    """out = alpha X X^T, for a polynomial + beta X + diagonal I, where X is symmetric.
 
-    A tile is as wide as high, or RATIO times as high.  Those of the squares on the diagonal cover
-    them; only what is left of these has a mirror image.
+    A tile is square, or RATIO times as high as wide.  Tiles of the squares on the diagonal cover
+    these; only tiles left of them are mirrored.
     """
     RATIO: tl.constexpr = BLOCK_M // BLOCK_N
     i, j = tile_of(tl.program_id(0), tl.cdiv(rows, BLOCK_M), RATIO, GROUP)
@@ -127,7 +127,7 @@ def symmetric_kernel(x, x_rows, x_cols, out, rows, cols, x_matrix, x_row, x_col,
 
 
 def symmetric(x, turned, alpha, beta, diagonal, polynomial):
-    """Of (batch, rows, cols) in bf16, or of its transposed matrices: (batch, rows, rows)."""
+    """For x (batch, rows, cols) in bf16, or its transposed matrices: (batch, rows, rows)."""
     batch, rows, cols = x.shape
     row_stride, col_stride = x.stride(1), x.stride(2)
     if turned:
@@ -146,7 +146,7 @@ def symmetric(x, turned, alpha, beta, diagonal, polynomial):
     return out
 
 
-@torch.compiler.disable  # what is before and after may be compiled
+@torch.compiler.disable  # code before and after it may be compiled
 def steps(x, on_diagonal):
     turned = x.size(-2) > x.size(-1)
     for a, b, c in POLAR_EXPRESS:
@@ -182,6 +182,6 @@ def reference(g):
 
 
 def relative_error(operator, g):
-    """Of the first matrices of the batch; all are given, since that is what is tuned for."""
+    """The error for the first matrices; it runs on the whole batch, which is tuned for."""
     exact = reference(g[:2].double())
     return ((operator(g)[:2] - exact).norm() / exact.norm()).item()

@@ -11,10 +11,10 @@ Jordan's steps, his shape rule) on the matrices; no weight decay.
 
 Crops at random places of the training shard in --shards (written by musec tokenize) are drawn once
 and written to --crops as a shard, in the order in which they are used; the validation shard holds
-other documents.  With --apart, the training shard is cut into sequences, a share of them at random
-is for validation, and the others are taken in a new order each time round: what is validated on
-is then of documents whose other parts were trained on.  Each begins with 50256, so that it is seen
-alone.  With --zero, out and down start at 0.
+other documents.  With --apart, the training shard is divided into sequences: a random share of them
+is for validation, and the others are used in a new order in each epoch, so the validation sequences
+come from documents whose other parts were trained on.  Each begins with 50256, so that it is one
+document.  With --zero, out and down start at 0.
 
 Documents run into each other in --crops: the id between them becomes 50255, so that musec sees one
 document, cut every 512 tokens, and trains on the same sequences:
@@ -73,7 +73,7 @@ def write_shard(folder, kind, ids, header):
 
 
 def make_crops(shards, folder, apart):
-    """All sequences of a run, one behind the other, and the tokens to validate on."""
+    """All sequences of a run, concatenated, and the validation tokens."""
     ids, header = read_shard(shards, "train")
     draw, crops, places = random.Random(1), array.array("H"), []
     if apart > 0:

@@ -1,7 +1,7 @@
-"""torch_timing.py - what the PyTorch peers share: sizes, timing by CUDA events, rows of output.
+"""torch_timing.py - functions of all PyTorch peers: sizes, timing by CUDA events, rows of output.
 
-Each figure is a line of JSON as soon as it is known, and a row of the table at the end.  Times are
-medians of 20 samples or more; a sample is so many runs that it lasts some milliseconds.
+Each result is printed at once as a line of JSON, and as a row of the table at the end.  Times are
+medians of 20 samples or more; a sample repeats a run for some milliseconds.
 """
 import argparse
 import json
@@ -45,7 +45,7 @@ def sample_ms(run, repeats):
 
 
 def median_ms(run, samples=SAMPLES):
-    for _ in range(3):  # compiles, and what is made on first use
+    for _ in range(3):  # compiles, and allocates what the first use needs
         run()
     once = max(sample_ms(run, 3), 1e-3)
     repeats = max(1, int(LEAST_MS / once))
@@ -53,7 +53,7 @@ def median_ms(run, samples=SAMPLES):
 
 
 def put(name, shape, ms, flops=0.0, nbytes=0.0, **more):
-    """One figure."""
+    """Prints and records one result."""
     row = {"peer": "torch " + torch.__version__, "name": name, "shape": shape, "ms": ms}
     if flops:
         row["tflop_s"] = flops / ms * 1e-9
@@ -65,7 +65,7 @@ def put(name, shape, ms, flops=0.0, nbytes=0.0, **more):
 
 
 def gemm_peak(n=8192):
-    """TFLOP/s of a product in bf16."""
+    """The TFLOP/s of a product in bf16."""
     a = torch.randn(n, n, device="cuda", dtype=torch.bfloat16)
     b = torch.randn(n, n, device="cuda", dtype=torch.bfloat16)
     c = torch.empty_like(a)

@@ -235,32 +235,23 @@ static void FN(moments)(const call *c, tile t)
     }
 }
 
-static void FN(decay_add)(const call *c, tile t)
+static inline void FN(decay)(const call *c, tile t, const bool cautious)
 {
     const REAL by = (REAL)ms_num_at(c->alpha, t.b), rate = (REAL)ms_num_at(c->beta, t.b);
     for (int64_t i = 0; i < t.rows; i++) {
         const REAL *us = FN(row)(t, c->x, i);
         REAL       *o  = FN(row)(t, c->out, i);
 #pragma omp simd
-        for (int64_t j = 0; j < t.cols; j++)
-            o[j] -= rate * o[j] + by * us[j];
-    }
-}
-
-static void FN(decay_add_cautious)(const call *c, tile t)
-{
-    const REAL by = (REAL)ms_num_at(c->alpha, t.b), rate = (REAL)ms_num_at(c->beta, t.b);
-    for (int64_t i = 0; i < t.rows; i++) {
-        const REAL *us = FN(row)(t, c->x, i);
-        REAL       *o  = FN(row)(t, c->out, i);
-#pragma omp simd
-        for (int64_t j = 0; j < t.cols;
-             j++) { /* & and |: && and || would branch, which prevents vector code */
+        for (int64_t j = 0; j < t.cols; j++) { /* && and || would branch: no vector code */
             const bool against = ((us[j] < 0) & (o[j] > 0)) | ((us[j] > 0) & (o[j] < 0));
-            o[j] -= (against ? 0 : rate) * o[j] + by * us[j];
+            o[j] -= (cautious & against ? 0 : rate) * o[j] + by * us[j];
         }
     }
 }
+
+static void FN(decay_add)(const call *c, tile t) { FN(decay)(c, t, false); }
+
+static void FN(decay_add_cautious)(const call *c, tile t) { FN(decay)(c, t, true); }
 
 /* ---- reductions: partial sums by lane, added pairwise, and the ends of rows ------------------ */
 
@@ -272,7 +263,7 @@ static double FN(join)(double *lane)
     return lane[0];
 }
 
-static double FN(sum)(tile t, ms_mat x)
+static inline double FN(add_up)(tile t, ms_mat x, const bool squares)
 {
     double lane[FN(LANES)] = { 0.0 }, rest = 0.0;
     for (int64_t i = 0; i < t.rows; i++) {
@@ -280,29 +271,19 @@ static double FN(sum)(tile t, ms_mat x)
         int64_t     j  = 0;
         for (; j + FN(LANES) <= t.cols; j += FN(LANES))
 #pragma omp simd
-            for (int l = 0; l < FN(LANES); l++)
-                lane[l] += (double)in[j + l];
+            for (int l = 0; l < FN(LANES); l++) {
+                const double v = (double)in[j + l];
+                lane[l] += squares ? v * v : v;
+            }
         for (; j < t.cols; j++)
-            rest += (double)in[j];
+            rest += squares ? (double)in[j] * (double)in[j] : (double)in[j];
     }
     return FN(join)(lane) + rest;
 }
 
-static double FN(sumsq)(tile t, ms_mat x)
-{
-    double lane[FN(LANES)] = { 0.0 }, rest = 0.0;
-    for (int64_t i = 0; i < t.rows; i++) {
-        const REAL *in = FN(row)(t, x, i);
-        int64_t     j  = 0;
-        for (; j + FN(LANES) <= t.cols; j += FN(LANES))
-#pragma omp simd
-            for (int l = 0; l < FN(LANES); l++)
-                lane[l] += (double)in[j + l] * (double)in[j + l];
-        for (; j < t.cols; j++)
-            rest += (double)in[j] * (double)in[j];
-    }
-    return FN(join)(lane) + rest;
-}
+static double FN(sum)(tile t, ms_mat x) { return FN(add_up)(t, x, false); }
+
+static double FN(sumsq)(tile t, ms_mat x) { return FN(add_up)(t, x, true); }
 
 /* A vectorized maximum drops NaN, however the comparison is written.  x - x is 0 if x is finite and
  * NaN otherwise: if the sum of these is not 0, the tile is read again, element by element. */
