@@ -226,8 +226,7 @@ TEST(many_points)
     r = solved(far, 2 * HALF, M, 1e-13); /* zero is inside */
     CHECK(r.certified && r.upper <= 1e-12, "%g", r.upper);
     ms_min_norm_free(&r);
-    free(far);
-    free(g);
+    free(far), free(g);
 }
 
 /* A power of two changes no digit; any other scale only rounding; duplicates nothing. */
@@ -263,8 +262,7 @@ TEST(scales_and_duplicates)
     CHECK(memcmp(a.x, b.x, M * sizeof *a.x) == 0, "duplicates change the point");
     ms_min_norm_free(&b);
     ms_min_norm_free(&a);
-    free(more);
-    free(g);
+    free(more), free(g);
 }
 
 /* Zero just inside, just outside, and vectors of very different length. */

@@ -34,8 +34,7 @@ static void check_same(const char *a, const char *b, const char *name)
     size_t n, m;
     char  *x = whole_file(path_in(a, name), &n), *y = whole_file(path_in(b, name), &m);
     CHECK(n == m && memcmp(x, y, n) == 0, "%s differs", name);
-    free(x);
-    free(y);
+    free(x), free(y);
 }
 
 static musec_status write_demo(ms_error *e, const char *dir)

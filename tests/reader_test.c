@@ -140,8 +140,7 @@ TEST(long_texts_are_cut_as_bytes_are)
     CHECK(i == n, "%lld of %lld tokens", (long long)i, (long long)n);
     CHECK(ms_reader_consumed(r) == (int64_t)bytes && ms_reader_total(r) == (int64_t)bytes, "bytes");
     ms_reader_close(r);
-    free(tokens);
-    free(text);
+    free(tokens), free(text);
 }
 
 /* ---- JSON lines ------------------------------------------------------------------------------ */

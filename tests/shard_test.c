@@ -49,8 +49,7 @@ TEST(written_shards_are_read_back)
         CHECK(n == sizes[c], "%lld tokens", (long long)n);
         CHECK_OK_ERR(&e, ms_shard_read(&e, tmp_path("x.bin"), MS_SHARD_HEADED, 65536, &back, &n));
         CHECK(n == sizes[c] && memcmp(back, tokens, (size_t)n * 2) == 0, "size %zu", c);
-        free(back);
-        free(tokens);
+        free(back), free(tokens);
     }
 }
 

@@ -186,8 +186,7 @@ TEST(a_panel_has_two_widths)
     CHECK(strstr(wide, " id=\"clip-id-0-1120\"") != NULL, "an id of its own");
     CHECK(count(wide, "<circle") == 2 && count(wide, "class=\"curve line\"") == 1, "the same");
     CHECK(strstr(svg, "data-x=\"2\" data-y=\"0.125\"><title>") != NULL, "%s", svg);
-    free(svg);
-    free(wide);
+    free(svg), free(wide);
     ms_figure_free(&f);
 }
 

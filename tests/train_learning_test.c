@@ -74,8 +74,7 @@ static double distance(ms_train *s, ms_mat a, ms_train *t, ms_mat b, double scal
         diff += pow(x[i] - scale * y[i], 2.0);
         size += pow(scale * y[i], 2.0);
     }
-    free(x);
-    free(y);
+    free(x), free(y);
     return size > 0.0 ? sqrt(diff / size) : sqrt(diff);
 }
 
@@ -182,8 +181,7 @@ static void check_head(ms_train *clipped, ms_train *plain, size_t param, int64_t
                             : fabs(x[i] - factor * y[i]) <= 1e-6 * fabs((double)y[i]),
               "%s, head %lld: %.9g is not %.9g times %.9g", ms_gpt_param(plain->gpt, param)->name,
               (long long)h, x[i], factor, y[i]);
-    free(x);
-    free(y);
+    free(x), free(y);
 }
 
 /* The last step with a larger logit than all before it. */
