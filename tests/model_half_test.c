@@ -3,11 +3,11 @@
  *
  * Storing a number as bf16 changes it by 2^-9 of it at most, as f16 by 2^-12.  About twenty numbers
  * are stored one after the other on the way through a layer and back, and their errors are
- * independent, so a gradient is off by about sqrt(20 layers) times the mean error, and by more where
- * terms cancel: on `ref` by up to 2.7e-2 in bf16 and 3.7e-3 in f16.  The bounds leave room for a
- * device whose attention rounds its probabilities.  In the two gradients of the mix with x0, sums
- * over the whole stream, terms cancel much more (8e-2, 2e-2); in losses, sums over tokens, errors
- * cancel (6e-4, 9e-5). */
+ * independent, so a gradient is off by about sqrt(20 layers) times the mean error, and by more
+ * where terms cancel: on `ref` by up to 2.7e-2 in bf16 and 3.7e-3 in f16.  The bounds leave room
+ * for a device whose attention rounds its probabilities.  In the two gradients of the mix with x0,
+ * sums over the whole stream, terms cancel much more (8e-2, 2e-2); in losses, sums over tokens,
+ * errors cancel (6e-4, 9e-5). */
 #include "check.h"
 
 #include <math.h>
@@ -48,8 +48,8 @@ static ms_gpt_config larger(const ms_gpt_config *like)
     return cfg;
 }
 
-/* A rig whose capped logits are about 2, as in a model that learns.  With larger ones their rounding
- * would be most of the error. */
+/* A rig whose capped logits are about 2, as in a model that learns.  With larger ones their
+ * rounding would be most of the error. */
 static gpt_rig make(ms_device *dev, const ms_gpt_config *cfg, musec_dtype dtype, int64_t tokens)
 {
     gpt_rig      r    = gpt_rig_make(dev, cfg, dtype, tokens);

@@ -5,13 +5,13 @@
  * set by name, and a pass must give the file's sums, largest attention logits, gradients of every
  * parameter and, row by row, capped logits.
  *
- * The logits of row t are computed from the tokens of t's document alone: only differences of rotary
- * positions matter and nothing else reaches across documents, so the row is the same.
+ * The logits of row t are computed from the tokens of t's document alone: only differences of
+ * rotary positions matter and nothing else reaches across documents, so the row is the same.
  *
- * Bounds.  PyTorch in float32 differs from its float64 by 1.5e-6 at most (--check of the script), 25
- * unit roundoffs: so much do the products, norms and softmaxes of these cases amplify rounding.  In
- * float64 the error is the largest difference over the largest entry of a tensor; 25 roundoffs are
- * 3e-15, 1.3e-14 is observed, and 1e-12 leaves room for other orders of summation and other
+ * Bounds.  PyTorch in float32 differs from its float64 by 1.5e-6 at most (--check of the script),
+ * 25 unit roundoffs: so much do the products, norms and softmaxes of these cases amplify rounding.
+ * In float64 the error is the largest difference over the largest entry of a tensor; 25 roundoffs
+ * are 3e-15, 1.3e-14 is observed, and 1e-12 leaves room for other orders of summation and other
  * libraries' exp, tanh and cos.  In float32 it is the Frobenius norm of the difference over that of
  * the tensor; 1.7e-6 is observed, and the bound is 1e-4.  Each of the script's --mutants is off by
  * 7e-2 or more in some case. */
@@ -127,7 +127,8 @@ static void parse_settings(const char *text, ref_settings *out)
 
 /* ---- tensors of the file --------------------------------------------------------------------- */
 
-/* The tensor as float64, malloc'ed; rows 0: a vector.  Fails unless the file has it in this shape. */
+/* The tensor as float64, malloc'ed; rows 0: a vector.  Fails unless the file has it in this shape.
+ */
 static double *load(ref_case *c, const char *prefix, const char *name, int64_t rows, int64_t cols)
 {
     char     title[80];

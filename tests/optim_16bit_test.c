@@ -192,8 +192,8 @@ TEST_EACH_DEVICE(zero_gradients_move_nothing_whatever_the_threshold, dev)
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
-/* With the predicted bounds in its file a run resumes bit for bit; from a file without them it stays
- * within the bounds of pair_check. */
+/* With the predicted bounds in its file a run resumes bit for bit; from a file without them it
+ * stays within the bounds of pair_check. */
 TEST_EACH_DEVICE(a_saved_optimizer_resumes_bit_for_bit, dev)
 {
     const char *path = path_in(fresh_dir(), "optim.safetensors");

@@ -381,8 +381,8 @@ static double *move_of_block(ms_device *dev, int64_t rows, int64_t cols, double 
     return w;
 }
 
-/* Below 2^-14 the numbers of f16 have few digits: at the smallest ratio the gradient is rounded with
- * a relative error of about 1/30. */
+/* Below 2^-14 the numbers of f16 have few digits: at the smallest ratio the gradient is rounded
+ * with a relative error of about 1/30. */
 TEST_EACH_DEVICE(muon_updates_a_block_with_tiny_gradients, dev)
 {
     static const int64_t shapes[][2] = {

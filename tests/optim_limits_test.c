@@ -112,9 +112,9 @@ TEST_EACH_DEVICE(spectra_and_soft_musec_differ_after_the_first_step, dev)
 /* ---- momentum forms -------------------------------------------------------------------------- */
 
 /* Heavy-ball momentum that starts from zero is the average divided by beta.  As the clip satisfies
- * clip(c M, c D) = c clip(M, D), threshold D / beta and rate eta beta give the same weights: bit for
- * bit where beta is a power of two, which rounds nothing, else to the rounding of six steps.  An
- * average that starts as the first gradient gives other weights. */
+ * clip(c M, c D) = c clip(M, D), threshold D / beta and rate eta beta give the same weights: bit
+ * for bit where beta is a power of two, which rounds nothing, else to the rounding of six steps.
+ * An average that starts as the first gradient gives other weights. */
 TEST_EACH_DEVICE(heavy_ball_is_the_average_divided_by_beta, dev)
 {
     static const struct {

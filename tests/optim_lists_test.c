@@ -1,5 +1,5 @@
-/* optim_lists_test.c - many matrices in one call: spans of parameters that differ, compute copies of
- * weights, operands of 16 bits, and the number of device calls in a step.
+/* optim_lists_test.c - many matrices in one call: spans of parameters that differ, compute copies
+ * of weights, operands of 16 bits, and the number of device calls in a step.
  *
  * A compute copy is the rounded weight after every step that changes the weight, and a step writes
  * to no other element of its buffer. */
@@ -287,8 +287,8 @@ TEST_EACH_DEVICE(operands_of_16_bits_are_accurate, dev)
     }
 }
 
-/* In a context of its own, so that the peak is that of one optimizer.  Matrices take more bytes than
- * the vectors that are counted with them, and two shapes are fused. */
+/* In a context of its own, so that the peak is that of one optimizer.  Matrices take more bytes
+ * than the vectors that are counted with them, and two shapes are fused. */
 TEST_EACH_DEVICE(a_16bit_step_keeps_to_its_workspace, dev)
 {
     static const rig_param   params[] = { { .name = "a", .rows = 100, .cols = 130 },
@@ -394,8 +394,8 @@ static musec_status count_update(ms_device *d, ms_num step, ms_mat u, ms_num dec
 }
 
 /* Ten matrices of two shapes and two vectors make three groups.  The only wait is the download of
- * the largest entries.  Where the clipped momentum is stored and rounding is fused, the gradients of
- * matrices are read once. */
+ * the largest entries.  Where the clipped momentum is stored and rounding is fused, the gradients
+ * of matrices are read once. */
 static void check_calls(ms_device *dev, const char *name, const char *options, musec_dtype operands)
 {
     const bool predicted =
@@ -460,7 +460,8 @@ TEST_EACH_DEVICE(a_step_takes_a_fixed_number_of_device_calls, dev)
 
 /* ---- NaN ------------------------------------------------------------------------------------- */
 
-/* A NaN in any matrix of a group or a stack is found, the parameter is named and nothing changes. */
+/* A NaN in any matrix of a group or a stack is found, the parameter is named and nothing changes.
+ */
 TEST_EACH_DEVICE(one_nan_among_many_matrices_is_found, dev)
 {
     static const rig_param params[] = {

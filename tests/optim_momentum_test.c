@@ -1,8 +1,8 @@
 /* optim_momentum_test.c - momentum that is stored in bf16 with stochastic rounding.
  *
  * The rounding must be unbiased: over all possible draws the mean is the number itself.  An
- * optimizer with such momentum is compared with one that stores float32, and with itself where it is
- * resumed or has less workspace. */
+ * optimizer with such momentum is compared with one that stores float32, and with itself where it
+ * is resumed or has less workspace. */
 #define _XOPEN_SOURCE 700
 #include "check.h"
 #include "scratch.h"

@@ -30,8 +30,8 @@ static const struct {
 };
 
 /* G -> c G changes nothing where D follows M and the step is divided by D.  A power of two changes
- * no rounding, so the weights agree bit for bit.  With 3.7 the gradients are rounded differently, by
- * 6e-8 in float32 and 1e-16 in float64; ten steps may add that up with the slopes of the maps, and
+ * no rounding, so the weights agree bit for bit.  With 3.7 the gradients are rounded differently,
+ * by 6e-8 in float32 and 1e-16 in float64; ten steps may add that up with the slopes of the maps,
  * only the estimated quantile amplifies it.  With the paper's scale the same pair is far apart. */
 TEST_EACH_DEVICE(weights_do_not_depend_on_the_scale_of_the_gradients, dev)
 {
@@ -105,8 +105,8 @@ TEST_EACH_DEVICE(rms_is_the_root_mean_square_of_the_spectrum, dev)
 /* The error of the estimated quantile, in units of the spectrum's width.  One random vector weighs
  * each direction by chi-square(1) / r: the share below a value has a standard deviation of at most
  * sqrt(q (1 - q) 2 / r), 0.09 at r = 64, and 16 nodes resolve another 1/16.  In a linear spectrum a
- * share is the same part of the width; 0.25 is two deviations and a node.  The mean over 16 matrices
- * has a quarter of that deviation; its bound is 0.06. */
+ * share is the same part of the width; 0.25 is two deviations and a node.  The mean over 16
+ * matrices has a quarter of that deviation; its bound is 0.06. */
 TEST_EACH_DEVICE(quantiles_are_near_the_exact_ones, dev)
 {
     static const struct {
@@ -133,7 +133,7 @@ TEST_EACH_DEVICE(quantiles_are_near_the_exact_ones, dev)
     }
 }
 
-/* The quantile of a spectrum with one value is that value; that of zeros is some positive number. */
+/* The quantile of a spectrum with one value is that value; that of zeros is a positive number. */
 TEST_EACH_DEVICE(quantiles_of_plain_spectra_are_exact, dev)
 {
     oracle flat = oracle_make(8, 12, ORACLE_FLAT, 2.5, 2.5, 1);

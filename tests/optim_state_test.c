@@ -1,5 +1,5 @@
-/* optim_state_test.c - the state file of an optimizer: a run that resumes from it has the same bits,
- * and a file that does not match is refused and changes nothing. */
+/* optim_state_test.c - the state file of an optimizer: a run that resumes from it has the same
+ * bits, and a file that does not match is refused and changes nothing. */
 #include "check.h"
 
 #include <math.h>
@@ -143,8 +143,8 @@ TEST_EACH_DEVICE(spectra_resumes_over_every_base, dev)
 /* ---- momentum forms -------------------------------------------------------------------------- */
 
 /* Heavy-ball momentum is the average divided by beta.  With a power of two the conversion is exact
- * either way, and a run that changes to the other form in the middle, with (D / beta, eta beta), has
- * the bits of one that does not. */
+ * either way, and a run that changes to the other form in the middle, with (D / beta, eta beta),
+ * has the bits of one that does not. */
 TEST_EACH_DEVICE(loading_converts_the_momentum_to_the_other_form, dev)
 {
     musec_optim_config ema =

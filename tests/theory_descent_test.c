@@ -150,11 +150,11 @@ TEST_EACH_DEVICE(values_of_another_function_break_descent, dev)
 
 /* ---- the lemma's L ---------------------------------------------------------------------------
  *
- * f = 0 has L = 0.  Its gradients are noise alone, diag(+-c), unbiased, of variance n c^2 = sigma^2,
- * which is all that Assumption 2 demands.  The clip of a diagonal matrix is that of its entries.
- * Lemma 4.2 as the paper states it says 0 <= right; but right is negative, as it contains the mean of
- * -|M_t|^2 / 8 while beta^2 L^2 T does not contain the noise.  It holds with the second moment of
- * the gradients, L^2 + sigma^2, for L^2. */
+ * f = 0 has L = 0.  Its gradients are noise alone, diag(+-c), unbiased, of variance n c^2 =
+ * sigma^2, which is all that Assumption 2 demands.  The clip of a diagonal matrix is that of its
+ * entries.  Lemma 4.2 as the paper states it says 0 <= right; but right is negative, as it contains
+ * the mean of -|M_t|^2 / 8 while beta^2 L^2 T does not contain the noise.  It holds with the second
+ * moment of the gradients, L^2 + sigma^2, for L^2. */
 TEST(noise_needs_a_larger_lipschitz_constant)
 {
     enum { N = 64, T = 2000, RUNS_OF_NOISE = 20 };

@@ -63,8 +63,8 @@ static void each_problem(void (*body)(const ms_objective *p, uint64_t key))
             }
 }
 
-/* Where the function is smooth between w - t d and w + t d, both halves have the slope <h, d>.  With
- * a kink between them the halves differ: such draws are left out, and must be few. */
+/* Where the function is smooth between w - t d and w + t d, both halves have the slope <h, d>.
+ * With a kink between them the halves differ: such draws are left out, and must be few. */
 static void slope_is_the_difference(const ms_objective *p, uint64_t key)
 {
     const int64_t n = ms_objective_size(p);
@@ -158,7 +158,8 @@ static void is_weakly_convex(const ms_objective *p, uint64_t key)
 
 TEST(weak_convexity_holds) { each_problem(is_weakly_convex); }
 
-/* How far f lies below its tangent at w, a step d away, over |d|^2 / 2: rho must be at least that. */
+/* How far f lies below its tangent at w, a step d away, over |d|^2 / 2: rho must be at least that.
+ */
 static double bend_down(const ms_objective *p, const double *w, const double *d)
 {
     const int64_t n = ms_objective_size(p);
@@ -287,8 +288,8 @@ static void minima_are_attained(const ms_objective *p, uint64_t key)
 
 TEST(known_minima_are_attained) { each_problem(minima_are_attained); }
 
-/* out <- A_u^T A_u v, where A_u has the rows of A (stored by entry) without outliers, and scratch <-
- * A_u v. */
+/* out <- A_u^T A_u v, where A_u has the rows of A (stored by entry) without outliers, and scratch
+ * <- A_u v. */
 static void apply_gram(const ms_objective *p, const double *v, double *scratch, double *out)
 {
     const int64_t size = ms_objective_size(p);
@@ -302,8 +303,8 @@ static void apply_gram(const ms_objective *p, const double *v, double *scratch, 
 }
 
 /* The target is the minimum of this convex function if zero is a subgradient there: if multipliers
- * in [-1, 1] for the exact measurements balance the signs of the outliers.  Conjugate gradients find
- * those of least squares. */
+ * in [-1, 1] for the exact measurements balance the signs of the outliers.  Conjugate gradients
+ * find those of least squares. */
 TEST(the_target_of_sensing_is_its_minimum)
 {
     for (uint64_t seed = 0; seed < 20; seed++) {

@@ -1,7 +1,7 @@
 /* theory_params_test.c - the Corollary's parameters: cases computed by hand, identities, refusals.
  *
- * delta = 1, N = 64, r = 4 gives powers of two: T = 16, K = 4, D = 1/4, beta = eta = 1/8, gamma = 1,
- * and 64 is the smallest N with beta <= 1/8. */
+ * delta = 1, N = 64, r = 4 gives powers of two: T = 16, K = 4, D = 1/4, beta = eta = 1/8, gamma =
+ * 1, and 64 is the smallest N with beta <= 1/8. */
 #include <math.h>
 #include <string.h>
 

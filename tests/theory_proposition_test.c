@@ -8,8 +8,8 @@
  *
  *     d(P) = -|G - P|_F^2 / (2 lambda) - (D / lambda) |P|_*
  *
- * below every feasible value.  At P = G - hard(G, D) it equals the value of -hard(G, D) / lambda, so
- * both are the optimum.  That needs no solver and no derivative, and shares no code with the
+ * below every feasible value.  At P = G - hard(G, D) it equals the value of -hard(G, D) / lambda,
+ * so both are the optimum.  That needs no solver and no derivative, and shares no code with the
  * operator under test. */
 #include <math.h>
 #include <stdlib.h>

@@ -158,8 +158,8 @@ TEST(runs_with_the_same_seed_have_the_same_bits)
 
 /* ---- every optimizer ------------------------------------------------------------------------- */
 
-/* The largest or usual length of a step of lr 1: D sqrt(r) for a clipped matrix, sqrt(r) for a polar
- * factor, sqrt(rows cols) for entries of size one. */
+/* The largest or usual length of a step of lr 1: D sqrt(r) for a clipped matrix, sqrt(r) for a
+ * polar factor, sqrt(rows cols) for entries of size one. */
 static double step_length(const char *optimizer, const ms_objective *p, double D)
 {
     const double r = (double)ms_objective_rank(p), size = (double)ms_objective_size(p);
@@ -168,9 +168,9 @@ static double step_length(const char *optimizer, const ms_objective *p, double D
     return D * sqrt(r);
 }
 
-/* f falls, T steps of full length in one direction have length delta except for T's rounding, and as
- * the mean lies in the middle, an epoch stays within (T + 1) / 2 steps of it.  Muon's quintic steps
- * leave singular values of up to 1.21; nothing bounds SGDM. */
+/* f falls, T steps of full length in one direction have length delta except for T's rounding, and
+ * as the mean lies in the middle, an epoch stays within (T + 1) / 2 steps of it.  Muon's quintic
+ * steps leave singular values of up to 1.21; nothing bounds SGDM. */
 TEST(every_optimizer_descends_with_steps_of_its_length)
 {
     for (size_t k = 0; musec_optim_name(k, NULL) != NULL; k++) {
@@ -195,8 +195,8 @@ TEST(every_optimizer_descends_with_steps_of_its_length)
     }
 }
 
-/* The exact polar factor jumps back and forth across a kink: <U, W> does not move, and |Hbar| is 0.1
- * in every epoch except for the remainder of one jump.  Musec converges. */
+/* The exact polar factor jumps back and forth across a kink: <U, W> does not move, and |Hbar| is
+ * 0.1 in every epoch except for the remainder of one jump.  Musec converges. */
 TEST(exact_polar_steps_do_not_converge_at_a_kink)
 {
     ms_objective     p;
@@ -291,7 +291,8 @@ static ms_hull hull_at(const ms_objective *p, const double *centre, double delta
     return h;
 }
 
-/* The ball around the point reaches one side of the crossed kinks, two sides of V's, or all four. */
+/* The ball around the point reaches one side of the crossed kinks, two sides of V's, or all four.
+ */
 TEST(the_hull_at_crossed_kinks_is_known)
 {
     ms_objective p;
