@@ -127,8 +127,7 @@ static void parse_settings(const char *text, ref_settings *out)
 
 /* ---- tensors of the file --------------------------------------------------------------------- */
 
-/* The tensor as float64, malloc'ed; rows 0: a vector.  Fails unless the file has it in this shape.
- */
+/* The tensor as float64, malloc'ed; rows 0: a vector.  The file must have it in this shape. */
 static double *load(ref_case *c, const char *prefix, const char *name, int64_t rows, int64_t cols)
 {
     char     title[80];

@@ -222,7 +222,8 @@ TEST_EACH_DEVICE(decay_follows_its_formula, dev)
                                       .lr_factor = cases[c].lr_factor };
             double          want[36], none[36], moved = 0.0;
             rig             r = rig_makef(dev, dtypes[t], &param, 1, c, "sgdm",
-                                          "lr=0.3 beta=1 shape-rule=keller decay-form=%s weight-decay=%g",
+                                          "lr=0.3 beta=1 shape-rule=keller "
+                                                      "decay-form=%s weight-decay=%g",
                                           cases[c].form, cases[c].wd);
             double         *w = rig_weight(&r, 0), *g = rig_normal(&r, 0, 0);
             for (int e = 0; e < 36; e++) {

@@ -460,8 +460,7 @@ TEST_EACH_DEVICE(a_step_takes_a_fixed_number_of_device_calls, dev)
 
 /* ---- NaN ------------------------------------------------------------------------------------- */
 
-/* A NaN in any matrix of a group or a stack is found, the parameter is named and nothing changes.
- */
+/* A NaN in any matrix of a group or stack is found, its parameter is named and nothing changes. */
 TEST_EACH_DEVICE(one_nan_among_many_matrices_is_found, dev)
 {
     static const rig_param params[] = {

@@ -172,7 +172,9 @@ static void stays_in_the_ball(ms_device *dev, const char *name, const char *mode
                                         { .name = "b", .rows = 6, .cols = 6 } };
     uint64_t               state    = 77;
     rig                    r        = rig_makef(dev, MUSEC_F32, shapes, COUNT(shapes), 1, name,
-                                                "lr=0.02 threshold=0.25 beta=0.05 ns-mode=%s", mode);
+                                                "lr=0.02 threshold=0.25 beta=0.05 "
+                                                                          "ns-mode=%s",
+                                                mode);
     for (int64_t step = 0; step < steps; step++) {
         for (size_t p = 0; p < COUNT(shapes); p++) {
             double g[40];

@@ -402,7 +402,9 @@ TEST_EACH_DEVICE(reports_agree_with_the_oracle, dev)
         musec_optim_report        got;
         double                    fro = 0.0, sum = 0.0, entropy = 0.0, s1 = 0.0, above = 0.0;
         rig                       r = rig_makef(dev, MUSEC_F64, &nine_by_four, 1, 1, c->name,
-                                                "report-every=1 lr=0.1 weight-decay=0.3 %s", c->options);
+                                                "report-every=1 lr=0.1 "
+                                                                      "weight-decay=0.3 %s",
+                                                c->options);
         rig_set_grad(&r, 0, o.x);
         rig_go(&r);
         for (int64_t l = 0; l < o.k; l++) {

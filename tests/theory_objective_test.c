@@ -158,8 +158,7 @@ static void is_weakly_convex(const ms_objective *p, uint64_t key)
 
 TEST(weak_convexity_holds) { each_problem(is_weakly_convex); }
 
-/* How far f lies below its tangent at w, a step d away, over |d|^2 / 2: rho must be at least that.
- */
+/* How far f lies below its tangent at w, a step d away, over |d|^2 / 2: rho is at least that. */
 static double bend_down(const ms_objective *p, const double *w, const double *d)
 {
     const int64_t n = ms_objective_size(p);

@@ -291,8 +291,7 @@ static ms_hull hull_at(const ms_objective *p, const double *centre, double delta
     return h;
 }
 
-/* The ball around the point reaches one side of the crossed kinks, two sides of V's, or all four.
- */
+/* The ball reaches one side of the crossed kinks, the two sides of V's kink, or all four. */
 TEST(the_hull_at_crossed_kinks_is_known)
 {
     ms_objective p;

@@ -8,8 +8,7 @@
 ms_train_config train_config(const char *preset, const char *optimizer, const char *settings);
 void            train_set(ms_train_config *cfg, const char *key, const char *value);
 
-/* Value number `index` to try on a field: values of all kinds, then its choices; NULL at the end.
- */
+/* Value number `index` to try on a field: values of all kinds, then its choices, then NULL. */
 const char *train_value(const ms_train_field *f, size_t index);
 /* Sets a field to the last of these values that it takes and does not have; false: none. */
 bool train_change(ms_train_config *cfg, const ms_train_field *f);
