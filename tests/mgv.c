@@ -57,7 +57,7 @@ mgv_file mgv_load(const char *path)
     out.records = check_alloc((out.n_records + 1) * sizeof *out.records);
     for (size_t i = 0; i < out.n_records; i++)
         read_record(f, path, &out.records[i]);
-    CHECK(fgetc(f) == EOF, "%s goes on after its last record", path);
+    CHECK(fgetc(f) == EOF, "%s has bytes after its last record", path);
     fclose(f);
     return out;
 }

@@ -1,5 +1,4 @@
-/* mixture_test.c - several data sets: which is next, how a position is resumed, and invalid lists.
- */
+/* mixture_test.c - several data sets: which is next, resumed positions, invalid lists. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,4 @@
-/* panel_layout_test.c - which points of a long curve are drawn, and where points and crosses lie.
- */
+/* panel_layout_test.c - the drawn points of long curves, the places of points and crosses. */
 #include "check.h"
 
 #include <math.h>

@@ -5,8 +5,7 @@
 
 #include "section_rig.h"
 
-/* The figure has learning rates, logits and speed by step; pages of more than six runs have none.
- */
+/* The figure has learning rates, logits and speed by step; pages of more than six runs lack it. */
 TEST(up_to_six_runs_have_curves_of_their_progress)
 {
     static const char *const runs[] = { "muon lr=0.1 loss=3", "muon lr=0.2 loss=3",

@@ -1,5 +1,4 @@
-/* sections_test.c - the numbers in the sections of made-up runs, compared with hand calculations.
- */
+/* sections_test.c - the numbers in sections of made-up runs, compared with hand calculations. */
 #include "check.h"
 
 #include <math.h>
