@@ -62,7 +62,7 @@ static const struct shape {
     { 9, 1, ORACLE_FLAT, 3.0, 3.0 },         { 10, 14, ORACLE_LINEAR, 1e-9, 1e-10 }, /* eps rules */
 };
 
-/* The relative error of the steps on the oracle's X, by Frobenius norms.  operands 0: the default. */
+/* The relative error of the steps on the oracle's X, by Frobenius norms; operands 0: default. */
 static double step_error(ms_device *dev, oracle *o, const struct list *list, int iters,
                          musec_dtype dtype, musec_dtype operands)
 {

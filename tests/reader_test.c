@@ -482,15 +482,20 @@ TEST(after_a_seek_the_same_documents_follow)
 
 /* ---- pipes ----------------------------------------------------------------------------------- */
 
-/* The first write is half of a byte order mark, which does not tell the format yet. */
+typedef struct slow_writer {
+    int         fd;
+    const char *path;     /* opened instead of fd unless NULL */
+    const char *parts[7]; /* until NULL */
+} slow_writer;
+
+/* Writes the parts with pauses, so that each is read on its own. */
 static void *write_slowly(void *arg)
 {
-    static const char *const parts[] = { "\xEF\xBB",         "\xBF", "{\"te", "xt\": \"a\"}\n{",
-                                         "\"text\": \"b\"}", "\n" };
-    const int                fd      = *(int *)arg;
-    for (size_t i = 0; i < COUNT(parts); i++) {
+    const slow_writer *w  = arg;
+    const int          fd = w->path != NULL ? open(w->path, O_WRONLY) : w->fd;
+    for (size_t i = 0; i < COUNT(w->parts) && w->parts[i] != NULL; i++) {
         const struct timespec pause = { .tv_nsec = 5000000 };
-        if (write(fd, parts[i], strlen(parts[i])) < 0) break;
+        if (write(fd, w->parts[i], strlen(w->parts[i])) < 0) break;
         nanosleep(&pause, NULL);
     }
     close(fd);
@@ -505,10 +510,14 @@ TEST(stdin_may_be_a_pipe)
     atomic_bool      stop = false;
     pthread_t        thread;
     char             got[64];
+    /* the first write is half of a byte order mark, which does not tell the format yet */
+    slow_writer w = { .parts = { "\xEF\xBB", "\xBF", "{\"te", "xt\": \"a\"}\n{", "\"text\": \"b\"}",
+                                 "\n" } };
 
     CHECK(pipe(fd) == 0 && dup2(fd[0], STDIN_FILENO) == STDIN_FILENO, "pipe");
     cfg.stop = &stop;
-    CHECK(pthread_create(&thread, NULL, write_slowly, &fd[1]) == 0, "thread");
+    w.fd     = fd[1];
+    CHECK(pthread_create(&thread, NULL, write_slowly, &w) == 0, "thread");
     snprintf(got, sizeof got, "%s", read_all(&cfg, NULL));
     pthread_join(thread, NULL);
     close(fd[0]);
@@ -523,20 +532,6 @@ TEST(stdin_may_be_a_pipe)
     CHECK(strstr(words, "stopped waiting") != NULL, "%s", words);
 }
 
-static void *write_blanks_first(void *arg)
-{
-    static const char *const parts[] = { "\n", " \r\n", "{\"text\": \"a\"}" };
-    FILE                    *f       = fopen(arg, "wb");
-    for (size_t i = 0; f != NULL && i < COUNT(parts); i++) {
-        const struct timespec pause = { .tv_nsec = 5000000 };
-        fputs(parts[i], f);
-        fflush(f);
-        nanosleep(&pause, NULL);
-    }
-    if (f != NULL) fclose(f);
-    return NULL;
-}
-
 /* Without a suffix the first bytes tell the format, with one the name does. */
 TEST(named_pipes_are_read)
 {
@@ -547,9 +542,10 @@ TEST(named_pipes_are_read)
     for (size_t c = 0; c < COUNT(cases); c++) {
         const char      *path = tmp_path(cases[c].name), *was;
         ms_reader_config cfg  = config_of(&path, 1);
+        slow_writer      w    = { 0, path, { "\n", " \r\n", "{\"text\": \"a\"}" } };
         pthread_t        thread;
         CHECK(mkfifo(path, 0666) == 0, "mkfifo");
-        CHECK(pthread_create(&thread, NULL, write_blanks_first, (void *)path) == 0, "thread");
+        CHECK(pthread_create(&thread, NULL, write_slowly, &w) == 0, "thread");
         was = read_all(&cfg, NULL);
         pthread_join(thread, NULL);
         CHECK(strcmp(was, cases[c].want) == 0, "%s: %s", path, was);

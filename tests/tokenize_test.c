@@ -144,8 +144,7 @@ TEST(shards_hold_the_documents)
         { 10000, 0, 10000, 2, "train_000001.bin" }, { 10000, 5000, 3000, 2, "val_000000.bin" },
         { 10000, 0, 1, 2, "train_000001.bin" },
     };
-    const char *path     = tmp_path("a.jsonl");
-    const char *paths[1] = { path };
+    const char *path = tmp_path("a.jsonl");
     int64_t     n, bad;
 
     n = make_lines(path, 1000, 1, &bad);
@@ -154,7 +153,7 @@ TEST(shards_hold_the_documents)
         char          out[512];
         ms_manifest   m = { 0 };
         snprintf(out, sizeof out, "%s/out/%zu", check_tmp_dir(), c);
-        ms_tokenize_config cfg       = config_of(paths, 1, out);
+        ms_tokenize_config cfg       = config_of(&path, 1, out);
         cfg.reader.skip_bad          = true;
         cfg.shard_tokens             = cases[c].shard;
         cfg.val_tokens               = cases[c].val;
@@ -181,10 +180,9 @@ TEST(shards_hold_the_documents)
 TEST(documents_may_be_longer_than_a_block)
 {
     char        out[512];
-    const char *path     = tmp_path("long.txt");
-    size_t      bytes    = 0;
-    int64_t     n        = 0;
-    const char *paths[1] = { path };
+    const char *path  = tmp_path("long.txt");
+    size_t      bytes = 0;
+    int64_t     n     = 0;
 
     for (int d = 0; d < 6; d++) {
         const size_t length = d % 2 == 0 ? 300000 : 1000;
@@ -198,7 +196,7 @@ TEST(documents_may_be_longer_than_a_block)
     put_file(path, text, bytes);
     for (int threads = 1; threads <= 3; threads++) {
         snprintf(out, sizeof out, "%s/long-%d", check_tmp_dir(), threads);
-        ms_tokenize_config cfg       = config_of(paths, 1, out);
+        ms_tokenize_config cfg       = config_of(&path, 1, out);
         cfg.shard_tokens             = 123456;
         cfg.threads                  = threads;
         const ms_tokenize_progress p = tokenize(&cfg);
@@ -274,9 +272,8 @@ TEST(a_killed_run_resumes_with_the_same_bytes)
 TEST(damaged_shards_are_made_again)
 {
     char                 before[MS_SHA256_HEX];
-    const char          *out      = tmp_path("damaged");
-    const char          *path     = tmp_path("d.jsonl");
-    const char          *paths[1] = { path };
+    const char          *out  = tmp_path("damaged");
+    const char          *path = tmp_path("d.jsonl");
     ms_tokenize_progress p;
     int64_t              bad;
     ms_error             e;
@@ -284,7 +281,7 @@ TEST(damaged_shards_are_made_again)
 
     const char *shard = path_in(out, "train_000002.bin");
     make_lines(path, 300, 3, &bad);
-    ms_tokenize_config cfg = config_of(paths, 1, out);
+    ms_tokenize_config cfg = config_of(&path, 1, out);
     cfg.reader.skip_bad    = true;
     const int64_t shards   = tokenize(&cfg).shards;
     CHECK_OK_ERR(&e, ms_sha256_file(&e, shard, before));
@@ -350,9 +347,8 @@ TEST(a_run_with_other_settings_does_not_resume)
 TEST(a_bad_line_keeps_the_shards_before_it)
 {
     char        out[512];
-    const char *path     = tmp_path("b.jsonl");
-    const char *paths[1] = { path };
-    size_t      bytes    = 0;
+    const char *path  = tmp_path("b.jsonl");
+    size_t      bytes = 0;
 
     for (int i = 0; i < 3000; i++) {
         if (i == 2500) bytes += (size_t)snprintf(text + bytes, 64, "{\"text\": 1}\n");
@@ -362,7 +358,7 @@ TEST(a_bad_line_keeps_the_shards_before_it)
     for (int threads = 1; threads <= 5; threads += 2) {
         ms_manifest m = { 0 };
         snprintf(out, sizeof out, "%s/bad-%d", check_tmp_dir(), threads);
-        ms_tokenize_config cfg = config_of(paths, 1, out);
+        ms_tokenize_config cfg = config_of(&path, 1, out);
         cfg.threads            = threads;
         expect_failure(&cfg, MUSEC_EFORMAT, "b.jsonl:2501: the field \"text\" is a number");
         read_shards(out, &m);
@@ -375,14 +371,13 @@ TEST(a_bad_line_keeps_the_shards_before_it)
 
 TEST(a_stopped_run_resumes)
 {
-    const char  *out      = tmp_path("stopped");
-    const char  *path     = tmp_path("s.jsonl");
-    const char  *paths[1] = { path };
-    volatile int stop     = 15;
+    const char  *out  = tmp_path("stopped");
+    const char  *path = tmp_path("s.jsonl");
+    volatile int stop = 15;
     int64_t      n, bad;
 
     n                      = make_lines(path, 300, 4, &bad);
-    ms_tokenize_config cfg = config_of(paths, 1, out);
+    ms_tokenize_config cfg = config_of(&path, 1, out);
     cfg.reader.skip_bad    = true;
     cfg.stop               = &stop;
     expect_failure(&cfg, MUSEC_EIO, "interrupted with 0 whole shards");
@@ -402,10 +397,9 @@ static void on_alarm(int signal) { alarm_stop = signal; }
 TEST(a_stop_is_seen_within_a_block)
 {
     enum { TOKENS = 3001 };
-    const struct itimerval soon     = { .it_value = { .tv_usec = 30000 } };
-    const char            *out      = tmp_path("small");
-    const char            *path     = tmp_path("small.txt");
-    const char            *paths[1] = { path };
+    const struct itimerval soon = { .it_value = { .tv_usec = 30000 } };
+    const char            *out  = tmp_path("small");
+    const char            *path = tmp_path("small.txt");
     ms_tokenize_progress   p;
     ms_manifest            m;
     ms_error               e;
@@ -414,7 +408,7 @@ TEST(a_stop_is_seen_within_a_block)
     for (int i = 1; i < TOKENS; i++)
         want[i] = (unsigned char)(text[i - 1] = 'a');
     put_file(path, text, TOKENS - 1);
-    ms_tokenize_config cfg = config_of(paths, 1, out);
+    ms_tokenize_config cfg = config_of(&path, 1, out);
     cfg.shard_tokens       = 1;
     cfg.stop               = &alarm_stop;
     CHECK(signal(SIGALRM, on_alarm) != SIG_ERR, "signal");
@@ -432,14 +426,13 @@ TEST(a_stop_is_seen_within_a_block)
 
 TEST(impossible_outputs_are_refused)
 {
-    const char *dir      = tmp_path("in");
-    const char *path     = path_in(dir, "a.txt");
-    const char *inside   = path_in(dir, "shards");
-    const char *paths[1] = { dir };
+    const char *dir    = tmp_path("in");
+    const char *path   = path_in(dir, "a.txt");
+    const char *inside = path_in(dir, "shards");
 
     CHECK(mkdir(dir, 0777) == 0, "mkdir");
     put_text(path, "abc");
-    ms_tokenize_config cfg = config_of(paths, 1, inside);
+    ms_tokenize_config cfg = config_of(&dir, 1, inside);
     expect_failure(&cfg, MUSEC_EINVAL, "lies within the input");
     CHECK(access(inside, F_OK) != 0, "%s was left", inside);
     cfg.out = dir;
@@ -459,11 +452,10 @@ TEST(impossible_outputs_are_refused)
 
 TEST(a_second_process_leaves_the_files_of_the_first_alone)
 {
-    const char          *out      = tmp_path("locked");
-    const char          *part     = path_in(out, "train_000001.bin.part.1");
-    const char          *path     = tmp_path("lock.txt");
-    const char          *paths[1] = { path };
-    int                  lock     = MS_NO_LOCK;
+    const char          *out  = tmp_path("locked");
+    const char          *part = path_in(out, "train_000001.bin.part.1");
+    const char          *path = tmp_path("lock.txt");
+    int                  lock = MS_NO_LOCK;
     ms_tokenize_progress p;
     ms_error             e;
 
@@ -472,7 +464,7 @@ TEST(a_second_process_leaves_the_files_of_the_first_alone)
     put_file(part, "x", 1);
     CHECK_OK_ERR(&e, ms_lock_take(&e, out, &lock));
     if (lock == MS_NO_LOCK) SKIP("this file system has no locks");
-    ms_tokenize_config cfg = config_of(paths, 1, out);
+    ms_tokenize_config cfg = config_of(&path, 1, out);
     cfg.resume             = true;
     expect_failure(&cfg, MUSEC_EIO, "another process is writing there");
     CHECK(access(part, F_OK) == 0, "%s was removed", part);
@@ -483,12 +475,11 @@ TEST(a_second_process_leaves_the_files_of_the_first_alone)
 
 TEST(a_run_that_wrote_nothing_can_be_started_again)
 {
-    const char *out      = tmp_path("anew");
-    const char *path     = tmp_path("n.jsonl");
-    const char *paths[1] = { path };
+    const char *out  = tmp_path("anew");
+    const char *path = tmp_path("n.jsonl");
 
     put_file(path, "{\"body\": \"abc\"}\n", 16);
-    ms_tokenize_config cfg = config_of(paths, 1, out);
+    ms_tokenize_config cfg = config_of(&path, 1, out);
     expect_failure(&cfg, MUSEC_EFORMAT, "has no field");
     cfg.reader.field             = "body";
     const ms_tokenize_progress p = tokenize(&cfg);
