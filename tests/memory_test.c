@@ -1,4 +1,4 @@
-/* memory_test.c - the kernel's figures of memory, and that those of this machine make sense. */
+/* memory_test.c - the kernel's memory statistics: their lines, and those of this machine. */
 #include "check.h"
 
 #include <stdio.h>
@@ -6,27 +6,23 @@
 
 #include "core/memory.h"
 
-TEST(lines_of_meminfo)
+TEST(lines_of_meminfo_are_read_in_bytes)
 {
     static const char text[] = "MemTotal:       24684100 kB\nMemFree:               1 kB\n"
                                "MemAvailable:   23686668 kB\nSwapTotal:             0 kB\n"
                                "HugePages_Total:       5\n";
     uint64_t          bytes  = 7;
 
-    CHECK(ms_memory_line(text, "MemTotal", &bytes) && bytes == 24684100ull * 1024, "%llu",
-          (unsigned long long)bytes);
-    CHECK(ms_memory_line(text, "MemAvailable", &bytes) && bytes == 23686668ull * 1024, "%llu",
-          (unsigned long long)bytes);
-    CHECK(ms_memory_line(text, "SwapTotal", &bytes) && bytes == 0, "%llu",
-          (unsigned long long)bytes);
+    CHECK(ms_memory_line(text, "MemTotal", &bytes) && bytes == 24684100ull * 1024, "MemTotal");
+    CHECK(ms_memory_line(text, "MemAvailable", &bytes) && bytes == 23686668ull * 1024, "available");
+    CHECK(ms_memory_line(text, "SwapTotal", &bytes) && bytes == 0, "SwapTotal");
     bytes = 7;
     CHECK(!ms_memory_line(text, "Mem", &bytes) && !ms_memory_line(text, "Total", &bytes) &&
               !ms_memory_line("", "MemTotal", &bytes) && bytes == 7,
           "found what is not there");
 }
 
-/* What is available is part of what there is, and there is no more than the machine has. */
-TEST(this_machine)
+TEST(available_memory_is_part_of_the_total)
 {
     const ms_memory m = ms_memory_here();
     if (m.total == 0) SKIP("this system does not say how much memory it has");

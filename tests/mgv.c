@@ -57,7 +57,7 @@ mgv_file mgv_load(const char *path)
     out.records = check_alloc((out.n_records + 1) * sizeof *out.records);
     for (size_t i = 0; i < out.n_records; i++)
         read_record(f, path, &out.records[i]);
-    CHECK(fgetc(f) == EOF, "%s goes on after its last record", path);
+    CHECK(fgetc(f) == EOF, "%s has bytes after its last record", path);
     fclose(f);
     return out;
 }
@@ -84,8 +84,7 @@ double mgv_scalar(mgv_file *f, const char *name)
 void mgv_free(mgv_file *f)
 {
     for (size_t i = 0; i < f->n_records; i++)
-        free(f->records[i].data);
-    free(f->records);
+        free(f->records[i].data), free(f->records);
     *f = (mgv_file){ 0 };
 }
 

@@ -2,9 +2,9 @@
  *
  * Little endian: the magic "MUSECGV1", uint32 number of records, uint32 0; then for each record 32
  * bytes of name (ASCII, NUL padded), uint32 rows, uint32 cols, and rows * cols float64, row major.
- * Scalars are 1x1 records.  What is in the files is described in data/golden/README.md.
+ * Scalars are 1x1 records.  data/golden/README.md describes the contents of the files.
  *
- * A record remembers whether it was ever looked up, so that a test of "every record" can tell. */
+ * A record notes whether it was looked up, so that a test can check that it used every record. */
 #ifndef MS_TESTS_MGV_H
 #define MS_TESTS_MGV_H
 
@@ -24,12 +24,12 @@ typedef struct mgv_file { /* { 0 } is empty */
     size_t      n_records;
 } mgv_file;
 
-/* Each fails the running test, saying why, if the file or the record is not as it should be. */
+/* Each fails the running test with a message if the file or the record is invalid or missing. */
 mgv_file          mgv_load(const char *path);
 const mgv_record *mgv_find(mgv_file *f, const char *name);
 double            mgv_scalar(mgv_file *f, const char *name); /* of a 1x1 record */
 void              mgv_free(mgv_file *f);
-/* How many golden files have a name that begins so. */
+/* How many golden files have a name that begins with `prefix`. */
 size_t mgv_count_files(const char *prefix);
 
 #endif

@@ -1,4 +1,4 @@
-/* min_norm_test.c - the nearest point of a hull, against all faces and known geometry. */
+/* min_norm_test.c - the point of a convex hull nearest to 0: all faces, known geometry. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,12 +10,12 @@
 
 enum { MOST_POINTS = 7, MOST_DIMENSIONS = 4 };
 
-/* ---- the judge: every face --------------------------------------------------------------------
+/* ---- the minimum over every face --------------------------------------------------------------
  *
  * The nearest point lies inside a face spanned by affinely independent points and is the point of
  * least norm of their affine hull.  So it is the least, over all subsets, of those affine minima
- * that have no negative weight.  They solve [A 1; 1^T 0] (c, mu) = (0, 1) with the Gram matrix A;
- * in long double, which makes up for the squared condition. */
+ * that have no negative weight.  They solve [A 1; 1^T 0] (c, mu) = (0, 1) with the Gram matrix A,
+ * in long double because the Gram matrix squares the condition number. */
 
 static int solve(long double a[][MOST_POINTS + 2], int n) /* column n: the right side, the result */
 {
@@ -73,7 +73,7 @@ static double brute_force(const double *g, int n, int m)
     return least;
 }
 
-/* ---- what every answer must be --------------------------------------------------------------- */
+/* ---- properties of every answer -------------------------------------------------------------- */
 
 static ms_min_norm_result solved(const double *g, int64_t n, int64_t m, double tol)
 {
@@ -128,46 +128,40 @@ static void expect(const char *what, const double *g, int64_t n, int64_t m, doub
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-TEST(all_faces_agree)
+TEST(the_nearest_point_is_the_minimum_over_all_faces)
 {
     uint64_t seed  = 5;
     double   worst = 0.0;
-    int      zero = 0, inside = 0;
+    int      zero  = 0;
 
     for (int c = 0; c < 3000; c++) {
         const int    n = 1 + c % MOST_POINTS, m = 1 + c / MOST_POINTS % MOST_DIMENSIONS;
         const double away = c % 3 == 0 ? 0.0 : 2.0 * oracle_uniform(&seed);
         double       g[MOST_POINTS * MOST_DIMENSIONS];
-        double       want;
 
-        for (int i = 0; i < n * m; i++) /* around (away, 0, ...), which zero may be far from */
+        for (int i = 0; i < n * m; i++) /* around (away, 0, ...), which may be far from 0 */
             g[i] = oracle_normal(&seed) + (i % m == 0 ? away : 0.0);
         if (c % 5 == 1 && n > 2) memcpy(g + m, g, (size_t)m * sizeof *g); /* a duplicate */
-        if (c % 7 == 2 && n > 2) /* one between two others */
+        if (c % 7 == 2 && n > 2) /* a point between two others */
             for (int j = 0; j < m; j++)
                 g[2 * m + j] = 0.5 * (g[j] + g[m + j]);
-        if (c % 11 == 3) /* the same, all but flat */
+        if (c % 11 == 3) /* an almost flat hull */
             for (int i = 0; i < n; i++)
                 g[i * m + m - 1] = 1.0 + 1e-6 * g[i * m + m - 1];
-        want = brute_force(g, n, m);
-        if (want <= 1e-9)
-            zero++;
-        else
-            inside++;
-        {
-            ms_min_norm_result r = solved(g, n, m, 1e-13);
-            CHECK(r.certified, "hull %d: %g to %g", c, r.lower, r.upper);
-            CHECK(fabs(r.upper - want) <= 1e-9, "hull %d: %.17g, by faces %.17g", c, r.upper, want);
-            CHECK(r.lower <= want + 1e-9, "hull %d: lower bound %.17g of %.17g", c, r.lower, want);
-            worst = fmax(worst, fabs(r.upper - want));
-            ms_min_norm_free(&r);
-        }
+        const double want = brute_force(g, n, m);
+        zero += want <= 1e-9;
+        ms_min_norm_result r = solved(g, n, m, 1e-13);
+        CHECK(r.certified, "hull %d: %g to %g", c, r.lower, r.upper);
+        CHECK(fabs(r.upper - want) <= 1e-9, "hull %d: %.17g, by faces %.17g", c, r.upper, want);
+        CHECK(r.lower <= want + 1e-9, "hull %d: lower bound %.17g of %.17g", c, r.lower, want);
+        worst = fmax(worst, fabs(r.upper - want));
+        ms_min_norm_free(&r);
     }
-    CHECK(zero > 100 && inside > 100, "%d hulls with zero inside, %d without", zero, inside);
-    CHECK(worst <= 1e-12, "worst %g", worst); /* measured: 3e-15 */
+    CHECK(zero > 100 && zero < 2900, "%d of 3000 hulls have zero inside", zero);
+    CHECK(worst <= 1e-12, "worst %g", worst); /* 3e-15 is observed */
 }
 
-TEST(known_geometry)
+TEST(hulls_of_known_geometry_are_solved)
 {
     static const double one[]     = { 3.0, -4.0 };
     static const double segment[] = { -1.0, 2.0, 3.0, 2.0 };
@@ -193,9 +187,9 @@ TEST(known_geometry)
     }
 }
 
-/* A sphere of radius 1 around (2, 0, ...): its nearest point is at 1.  10,000 points of it and
- * their mirror images in the first axis: symmetry puts the answer on that axis. */
-TEST(many_points)
+/* The sphere of radius 1 around (2, 0, ...) has its nearest point at distance 1.  10,000 points of
+ * it and their mirror images in the first axis: by symmetry the answer lies on that axis. */
+TEST(hulls_of_many_points_are_solved)
 {
     enum { HALF = 10000, M = 6 };
     double            *g    = malloc(2 * HALF * M * sizeof *g);
@@ -226,12 +220,11 @@ TEST(many_points)
     r = solved(far, 2 * HALF, M, 1e-13); /* zero is inside */
     CHECK(r.certified && r.upper <= 1e-12, "%g", r.upper);
     ms_min_norm_free(&r);
-    free(far);
-    free(g);
+    free(far), free(g);
 }
 
-/* A power of two changes no digit; any other scale only rounding; duplicates nothing. */
-TEST(scales_and_duplicates)
+/* A power of two changes no digit, another scale only rounding, and duplicates change nothing. */
+TEST(the_answer_scales_and_ignores_duplicates)
 {
     static const double scale[] = { 0x1p-1000, 0x1p-500, 0x1p500, 0x1p1000, 1e-300, 3e300 };
     enum { N = 30, M = 12 };
@@ -263,12 +256,11 @@ TEST(scales_and_duplicates)
     CHECK(memcmp(a.x, b.x, M * sizeof *a.x) == 0, "duplicates change the point");
     ms_min_norm_free(&b);
     ms_min_norm_free(&a);
-    free(more);
-    free(g);
+    free(more), free(g);
 }
 
-/* Zero just inside, just outside, and vectors of very different length. */
-TEST(hard_hulls)
+/* 0 lies just inside or just outside the hull, or vectors have very different lengths. */
+TEST(ill_conditioned_hulls_are_solved)
 {
     uint64_t seed = 8;
 
@@ -284,7 +276,7 @@ TEST(hard_hulls)
         CHECK(r.upper <= 1e-9, "inside by %g: %.17g", h, r.upper);
         ms_min_norm_free(&r);
     }
-    for (int p = 1; p <= 9; p++) { /* in the plane at 10^-p, around its foot; 20 dimensions */
+    for (int p = 1; p <= 9; p++) { /* points of a plane at distance 10^-p in 20 dimensions */
         const double       h = pow(10.0, -p);
         double            *g = oracle_gaussian(100, 20, (uint64_t)p);
         ms_min_norm_result r;
@@ -312,7 +304,7 @@ TEST(hard_hulls)
     }
 }
 
-TEST(refuses_nonsense)
+TEST(invalid_arguments_are_refused)
 {
     static const double good[] = { 1.0, 2.0 }, bad[] = { 1.0, NAN }, big[] = { INFINITY, 0.0 };
     ms_min_norm_result  r;
@@ -328,8 +320,7 @@ TEST(refuses_nonsense)
     CHECK(r.x == NULL && r.weights == NULL, "something is left");
 }
 
-/* Without tolerance it ends by itself, and says how near it came. */
-TEST(ends_without_tolerance)
+TEST(the_search_ends_without_a_tolerance)
 {
     int hasty = 0;
     for (uint64_t c = 0; c < 300; c++) {
@@ -342,7 +333,7 @@ TEST(ends_without_tolerance)
         CHECK(r.upper - r.lower <= 1e-13, "hull %llu: %g", (unsigned long long)c,
               r.upper - r.lower);
         ms_min_norm_free(&r);
-        r = solved(g, 40, 8, 0.3); /* in haste */
+        r = solved(g, 40, 8, 0.3); /* a loose tolerance */
         CHECK(r.certified && r.gap >= 0.0, "hull %llu: %g", (unsigned long long)c, r.gap);
         hasty += r.gap > 0.01;
         ms_min_norm_free(&r);

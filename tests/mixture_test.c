@@ -1,4 +1,4 @@
-/* mixture_test.c - several sets of data: who is next, where it goes on, and what is no list. */
+/* mixture_test.c - several data sets: which is next, resumed positions, invalid lists. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,14 +10,12 @@
 
 enum { TOKENS = 100 };
 
-/* A text of one letter, so that a token says which set it is of. */
+/* A text of one letter, so that a token tells its data set. */
 static void put_letters(const char *name, char letter)
 {
-    FILE *f = fopen(tmp_path(name), "wb");
-    CHECK(f != NULL, "%s cannot be written", name);
-    for (int i = 0; i < 5000; i++)
-        fputc(letter, f);
-    fclose(f);
+    char text[5000];
+    memset(text, letter, sizeof text);
+    put_file(tmp_path(name), text, sizeof text);
 }
 
 static ms_loader_config config_of(const char *list)
@@ -51,8 +49,8 @@ static int next_letter(ms_mixture *m)
     return batch.inputs[TOKENS / 2];
 }
 
-/* Three sets of one letter each, by weights 1/4, 5/8 and 1/8, and in each one start token among n:
- * the entropy of these.  To count is not to deliver. */
+/* Three sets of one letter each have weights 1/4, 5/8 and 1/8, and each has one start token among
+ * n.  Computing the entropy must not change which batch comes next. */
 TEST(the_unigram_loss_is_that_of_the_mixture)
 {
     ms_mixture  *m = open_three(), *other = open_three();
@@ -67,7 +65,7 @@ TEST(the_unigram_loss_is_that_of_the_mixture)
         double loss = NAN;
         if (i % 7 == 0) {
             CHECK_OK_ERR(&e, ms_mixture_unigram(&e, m, &loss));
-            /* shares rounded three times each in double */
+            /* each share is rounded three times in double */
             CHECK(fabs(loss - want) <= 1e-12, "%.17g, not %.17g", loss, want);
         }
         CHECK(next_letter(m) == next_letter(other), "batch %d", i);
@@ -76,13 +74,13 @@ TEST(the_unigram_loss_is_that_of_the_mixture)
     ms_mixture_close(m);
 }
 
-/* Of a text of four letters, evenly, with a validation side of another one at its end; and of one
- * that is longer than what is counted: 2^20 of one letter before those of another. */
+/* A text of four equally frequent letters ends with the validation part in another letter, or is
+ * longer than the 2^20 tokens that are counted. */
 TEST(the_unigram_loss_is_of_the_first_training_tokens)
 {
     static const struct {
         const char *name;
-        int         first, second; /* letters "abcd" in turn; then "e" */
+        int         first, second; /* so many letters "abcd" in turn, then "e" */
         double      want;
     } cases[]  = { { "even.txt", 9000, 1000, 1.3862943611198906 }, /* ln 4 */
                    { "long.txt", 1 << 20, 1 << 20, 1.3862943611198906 } };
@@ -99,7 +97,7 @@ TEST(the_unigram_loss_is_of_the_first_training_tokens)
         const ms_loader_config cfg = config_of(tmp_path(cases[k].name));
         CHECK_OK_ERR(&e, ms_mixture_open(&e, &cfg, &m));
         CHECK_OK_ERR(&e, ms_mixture_unigram(&e, m, &loss));
-        /* a text begins with its start token: one of 9000 at least, -p ln p of it below 0.0015 */
+        /* the start token, one of at least 9000, adds -p ln p < 0.0015 */
         CHECK(fabs(loss - cases[k].want) <= 0.0015, "%s: %.17g", cases[k].name, loss);
         ms_mixture_close(m);
     }
@@ -124,7 +122,7 @@ TEST(shares_follow_the_weights)
     ms_mixture_close(m);
 }
 
-TEST(a_saved_place_goes_on_the_same)
+TEST(a_saved_position_resumes_with_the_same_batches)
 {
     ms_mixture *m = open_three(), *other = open_three();
     ms_error    e = { "" };
@@ -161,26 +159,26 @@ TEST(a_wrong_list_is_refused)
     }
 }
 
-TEST(names_are_told_apart)
+TEST(data_sets_get_different_names)
 {
     const ms_loader_config cfg = config_of("builtin;builtin:1;builtin=2");
     ms_mixture            *m   = NULL;
     ms_error               e   = { "" };
     CHECK_OK_ERR(&e, ms_mixture_open(&e, &cfg, &m));
-    CHECK(strcmp(ms_mixture_name(m, 0), "builtin") == 0, "%s", ms_mixture_name(m, 0));
-    CHECK(strcmp(ms_mixture_name(m, 1), "builtin_1") == 0, "%s", ms_mixture_name(m, 1));
-    CHECK(strcmp(ms_mixture_name(m, 2), "builtin-2") == 0, "%s", ms_mixture_name(m, 2));
+    assert_string_equal(ms_mixture_name(m, 0), "builtin");
+    assert_string_equal(ms_mixture_name(m, 1), "builtin_1");
+    assert_string_equal(ms_mixture_name(m, 2), "builtin-2");
     CHECK(ms_mixture_bytes(m) > 0, "no bytes");
     ms_mixture_close(m);
 }
 
-/* A path that is not here is looked for in the base; one that is here is not. */
-TEST(the_base_is_looked_in)
+/* Only a path that does not exist relative to the working directory is searched in the base. */
+TEST(missing_paths_are_searched_in_the_base_directory)
 {
     static const struct {
         const char *list;
         bool        based;
-        ms_found    found; /* -1: it is not */
+        ms_found    found; /* -1: not found */
     } cases[] = {
         { "base_only.txt", false, (ms_found)-1 },
         { "base_only.txt", true, MS_FOUND_IN_BASE },
@@ -190,9 +188,7 @@ TEST(the_base_is_looked_in)
         { "mixture_here.txt", true, MS_FOUND_HERE },
         { "mixture_here.txt;base_only.txt", true, MS_FOUND_IN_BASE },
     };
-    FILE *f = fopen("mixture_here.txt", "wb");
-
-    CHECK(f != NULL && fputs("here and nowhere else, long enough", f) >= 0 && fclose(f) == 0, "f");
+    put_text("mixture_here.txt", "here and nowhere else, long enough");
     put_letters("base_only.txt", 'o');
     put_letters("base_x=3", 'x');
     put_letters("builtin", 'b');

@@ -1,12 +1,13 @@
-/* model_half_test.c - the GPT with activations of 16 bits: held to the same model in float32 on
- * `ref`, and the copies of its weights to their masters.
+/* model_half_test.c - the GPT with activations of 16 bits, compared with the same model in float32
+ * on `ref`, and the compute copies of its weights, compared with their masters.
  *
- * A number that is stored as bf16 is off by 2^-9 of it at most, by 2^-12 as f16.  About twenty are
- * stored one after the other on the way through a layer and back, and their errors are independent,
- * so a gradient is off by some sqrt(20 layers) of the mean error, and by more where terms cancel:
- * `ref` shows up to 2.7e-2 in bf16 and 3.7e-3 in f16.  The bounds leave room for a device whose
- * attention rounds its probabilities.  In the two numbers of the mix of x0, sums over the whole
- * stream, much more cancels (8e-2, 2e-2); in losses, sums over tokens, errors do (6e-4, 9e-5). */
+ * Storing a number as bf16 changes it by 2^-9 of it at most, as f16 by 2^-12.  About twenty numbers
+ * are stored one after the other on the way through a layer and back, and their errors are
+ * independent, so a gradient is off by about sqrt(20 layers) times the mean error, and by more
+ * where terms cancel: on `ref` by up to 2.7e-2 in bf16 and 3.7e-3 in f16.  The bounds leave room
+ * for a device whose attention rounds its probabilities.  In the two gradients of the mix with x0,
+ * sums over the whole stream, terms cancel much more (8e-2, 2e-2); in losses, sums over tokens,
+ * errors cancel (6e-4, 9e-5). */
 #include "check.h"
 
 #include <math.h>
@@ -17,7 +18,7 @@
 #include "core/half.h"
 #include "gpt_rig.h"
 #include "oracle.h"
-#include "train/trainer.h"
+#include "train_rig.h"
 
 enum { TOKENS = 120 };
 
@@ -36,18 +37,19 @@ static ms_device *open_ref(void)
     return ref;
 }
 
-/* Of a size at which errors are what they are in large models; nothing is a power of two. */
+/* A model large enough for the errors of large models; no size is a power of two. */
 static ms_gpt_config larger(const ms_gpt_config *like)
 {
     ms_gpt_config cfg = *like;
     cfg.width = 72, cfg.heads = 3, cfg.head = 24, cfg.mlp = 144, cfg.vocab = 99;
     if (cfg.head_gates) cfg.gate_width = 20;
-    cfg.attn_scale = 0.0; /* logits of about 1: the error of a logit is that of its exponential */
+    cfg.attn_scale = 0.0; /* 1 / sqrt(head): logits of about 1, so that their exponentials do not
+                             amplify rounding */
     return cfg;
 }
 
-/* As a model that learns has it: logits of about 2.  With larger ones their rounding is most of the
- * error. */
+/* A rig whose capped logits are about 2, as in a model that learns.  With larger ones their
+ * rounding would be most of the error. */
 static gpt_rig make(ms_device *dev, const ms_gpt_config *cfg, musec_dtype dtype, int64_t tokens)
 {
     gpt_rig      r    = gpt_rig_make(dev, cfg, dtype, tokens);
@@ -119,7 +121,7 @@ static void check_close(ms_device *dev, const char *config, const ms_gpt_config 
     musec_ctx_destroy(ref);
 }
 
-TEST_EACH_DEVICE(losses_and_gradients_are_those_of_float32, dev)
+TEST_EACH_DEVICE(losses_and_gradients_are_near_those_of_float32, dev)
 {
     const ms_gpt_config full = larger(&gpt_full), plain = larger(&gpt_plain);
     ms_gpt_config       untied = full;
@@ -132,8 +134,8 @@ TEST_EACH_DEVICE(losses_and_gradients_are_those_of_float32, dev)
     }
 }
 
-/* Two passes add up in float32: a gradient of 16 bits would lose what is small next to it. */
-TEST_EACH_DEVICE(gradients_add_up_in_float32, dev)
+/* Gradients of two passes are summed in float32: 16 bits would lose the much smaller second one. */
+TEST_EACH_DEVICE(gradients_are_summed_in_float32, dev)
 {
     const ms_gpt_config cfg = larger(&gpt_plain);
     if (!ms_device_has(dev, MUSEC_BF16)) return;
@@ -152,7 +154,7 @@ TEST_EACH_DEVICE(gradients_add_up_in_float32, dev)
     gpt_rig_free(&a);
 }
 
-/* ---- copies ---------------------------------------------------------------------------------- */
+/* ---- compute copies -------------------------------------------------------------------------- */
 
 static void check_copy(ms_device *dev, const ms_gpt_tensor *t, const char *when)
 {
@@ -206,7 +208,7 @@ TEST_EACH_DEVICE(a_wide_model_has_no_copies, dev)
     }
 }
 
-TEST_EACH_DEVICE(a_dtype_that_is_not_there_is_refused, dev)
+TEST_EACH_DEVICE(a_dtype_that_the_device_lacks_is_refused, dev)
 {
     ms_gpt *g = (ms_gpt *)dev;
     if (ms_device_has(dev, MUSEC_BF16)) return;
@@ -218,61 +220,35 @@ TEST_EACH_DEVICE(a_dtype_that_is_not_there_is_refused, dev)
 
 enum { STEPS = 6 };
 
-typedef struct watcher {
-    double loss[STEPS + 1]; /* by step */
-} watcher;
-
-static void watch(void *arg, const ms_log_line *line)
+/* Trains all steps; at their end the compute copies must be those of the weights. */
+static void train(const char *optimizer, const char *precision, double loss[STEPS + 1])
 {
-    ((watcher *)arg)->loss[line->step] = line->loss;
-}
-
-static ms_train_config configure(const char *optimizer, const char *precision)
-{
-    static const char *const settings[][2] = {
-        { "layers", "2" },       { "width", "32" },       { "heads", "2" },
-        { "head", "16" },        { "mlp", "64" },         { "batch", "128" },
-        { "max_doc", "64" },     { "steps", "6" },        { "val_every", "0" },
-        { "val_tokens", "64" },  { "report_every", "0" }, { "device", "ref" },
-        { "head_gates", "yes" }, { "x0_mix", "yes" },     { "lr", "0.05" },
-    };
-    ms_train_config cfg;
-    ms_error        e = { "" };
-    CHECK_OK_ERR(&e, ms_train_config_init(&e, &cfg, "pico", optimizer));
-    for (size_t i = 0; i < COUNT(settings); i++)
-        CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, settings[i][0], settings[i][1]));
-    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "precision", precision));
-    CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
-    return cfg;
-}
-
-/* All steps; the copies are those of the weights at their end. */
-static watcher course(const char *optimizer, const char *precision)
-{
-    watcher              w     = { { 0 } };
-    const ms_train_setup setup = { .config  = configure(optimizer, precision),
-                                   .on_step = watch,
-                                   .arg     = &w };
-    ms_error             e     = { "" };
-    ms_train            *t     = NULL;
-    ms_summary           summary;
-    CHECK_OK_ERR(&e, ms_train_open(&e, &setup, &t));
-    CHECK_OK_ERR(&e, ms_train_run(&e, t, &summary));
+    static train_watch w = { .stop_after = -1 };
+    ms_train_config    cfg =
+        train_config("pico", optimizer,
+                     "layers=2 width=32 heads=2 head=16 mlp=64 batch=128 max_doc=64 "
+                     "steps=6 val_every=0 val_tokens=64 report_every=0 device=ref "
+                     "head_gates=yes x0_mix=yes lr=0.05");
+    train_set(&cfg, "precision", precision);
+    const ms_summary summary = train_run_open(&cfg, &w, NULL, false);
     CHECK(strcmp(summary.status, "done") == 0, "%s", summary.status);
-    if (ms_gpt_dtype(t->gpt) != MUSEC_F32) check_copies(t->ctx, t->gpt, "after some steps");
-    ms_train_close(t);
-    return w;
+    if (ms_gpt_dtype(w.train->gpt) != MUSEC_F32)
+        check_copies(w.train->ctx, w.train->gpt, "after some steps");
+    ms_train_close(w.train);
+    for (int k = 1; k <= STEPS; k++)
+        loss[k] = w.line[k].loss;
 }
 
-TEST(runs_follow_float32)
+TEST(losses_of_a_run_in_bf16_follow_float32)
 {
     static const char *const optimizers[] = { "soft-musec", "muonclip", "adamw" };
     for (size_t i = 0; i < COUNT(optimizers); i++) {
-        const watcher wide = course(optimizers[i], "f32"), half = course(optimizers[i], "bf16");
+        double wide[STEPS + 1], half[STEPS + 1];
+        train(optimizers[i], "f32", wide), train(optimizers[i], "bf16", half);
         for (int k = 1; k <= STEPS; k++)
-            CHECK(fabs(half.loss[k] / wide.loss[k] - 1.0) <= 2e-2, "%s, step %d: %g, not %g",
-                  optimizers[i], k, half.loss[k], wide.loss[k]);
-        CHECK(half.loss[STEPS] != wide.loss[STEPS], "%s: it was float32", optimizers[i]);
-        CHECK(wide.loss[STEPS] < 0.97 * wide.loss[1], "%s: nothing was learned", optimizers[i]);
+            CHECK(fabs(half[k] / wide[k] - 1.0) <= 2e-2, "%s, step %d: %g, not %g", optimizers[i],
+                  k, half[k], wide[k]);
+        CHECK(half[STEPS] != wide[STEPS], "%s: it was float32", optimizers[i]);
+        CHECK(wide[STEPS] < 0.97 * wide[1], "%s: nothing was learned", optimizers[i]);
     }
 }

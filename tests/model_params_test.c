@@ -1,4 +1,4 @@
-/* model_params_test.c - the parameters of a GPT: names, roles, places, starting values. */
+/* model_params_test.c - the parameters of a GPT: names, roles, memory, initial values. */
 #include "check.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "clip_run.h"
 #include "gpt_rig.h"
 
-/* Large enough for a deviation to be known within a percent or so. */
+/* Parameters large enough for their standard deviation to be known within about a percent. */
 static ms_gpt_config wide_config(void)
 {
     ms_gpt_config cfg = gpt_full;
@@ -22,7 +22,7 @@ static gpt_rig started(ms_device *dev, const ms_gpt_config *cfg, musec_dtype dty
 {
     gpt_rig r = { .dev = dev };
     CHECK_OK(dev, ms_gpt_create(&r.g, dev, cfg, dtype, 4));
-    for (size_t p = 0; p < ms_gpt_n_params(r.g); p++) /* nothing may stay */
+    for (size_t p = 0; p < ms_gpt_n_params(r.g); p++) /* of which none may stay */
         CHECK_OK(dev, dev->ops->fill(dev, NAN, ms_gpt_param(r.g, p)->weight));
     CHECK_OK(dev, ms_gpt_init(r.g, seed));
     return r;
@@ -44,7 +44,7 @@ static musec_role role_of(const char *name)
     };
     for (size_t i = 0; i < COUNT(roles); i++)
         if (strstr(name, roles[i].end) != NULL) return roles[i].role;
-    check_failed(__FILE__, __LINE__, "role_of", "who is %s?", name);
+    check_failed(__FILE__, __LINE__, "role_of", "no role is known for %s", name);
 }
 
 /* No two parameters share a byte, neither as weights nor as gradients. */
@@ -89,8 +89,8 @@ static void check_list(ms_device *dev, const ms_gpt_config *cfg)
     gpt_rig_free(&r);
 }
 
-/* Every combination of what may be left out. */
-TEST_EACH_DEVICE(the_list_is_complete, dev)
+/* For every combination of the optional parts. */
+TEST_EACH_DEVICE(parameters_have_their_roles_shapes_and_own_memory, dev)
 {
     for (int64_t which = 0; which < 8; which++) {
         ms_gpt_config cfg = gpt_full;
@@ -99,10 +99,10 @@ TEST_EACH_DEVICE(the_list_is_complete, dev)
     }
 }
 
-/* ---- starting values ------------------------------------------------------------------------- */
+/* ---- initial values -------------------------------------------------------------------------- */
 
-/* With n draws the deviation found has an error of about 1 / sqrt(2 n), normal, or less, uniform;
- * four of these are allowed. */
+/* The standard deviation of n normal draws has a relative error of about 1 / sqrt(2 n), that of
+ * uniform draws a smaller one; four times that is allowed. */
 static void check_drawn(gpt_rig *r, const char *name, double sd, bool uniform)
 {
     const size_t  p = gpt_rig_find(r, name);
@@ -125,7 +125,7 @@ static void check_drawn(gpt_rig *r, const char *name, double sd, bool uniform)
     free(w);
 }
 
-TEST_EACH_DEVICE(values_start_as_the_config_says, dev)
+TEST_EACH_DEVICE(initial_values_have_the_configured_distributions, dev)
 {
     ms_gpt_config cfg  = wide_config();
     const double  unit = 1.0 / sqrt((double)cfg.width);
@@ -165,8 +165,8 @@ static bool same_start(gpt_rig *a, gpt_rig *b, const char *name)
     return same;
 }
 
-/* A draw depends on the seed, the name and the place, and on nothing else. */
-TEST_EACH_DEVICE(the_seed_alone_decides, dev)
+/* They do not depend on the rest of the model or on the device. */
+TEST_EACH_DEVICE(initial_values_depend_on_seed_name_and_place_alone, dev)
 {
     static const char *const drawn[] = { "layer.0.attn.q", "layer.1.attn.k", "layer.0.mlp.up",
                                          "head" };

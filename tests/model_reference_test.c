@@ -1,24 +1,25 @@
 /* model_reference_test.c - the GPT against passes that PyTorch computed in float64.
  *
- * Each file of data/gpt is a case, written by reference/gpt_reference.py, which says what is in it
- * and by which formulas.  On every device the model is built from the file's config, its parameters
- * are set by name, and a pass must give the file's sums, largest attention logits, gradients of
- * every parameter and, row by row, capped logits.
+ * Each file of data/gpt is a case, written by reference/gpt_reference.py, which describes the file
+ * and the formulas.  On every device the model is built from the file's config, its parameters are
+ * set by name, and a pass must give the file's sums, largest attention logits, gradients of every
+ * parameter and, row by row, capped logits.
  *
- * A logit of row t is asked for with the tokens of t's document alone: rotary positions matter by
- * their differences only and nothing else reaches across documents, so the row is the same.
+ * The logits of row t are computed from the tokens of t's document alone: only differences of
+ * rotary positions matter and nothing else reaches across documents, so the row is the same.
  *
- * Bounds.  PyTorch in float32 is 1.5e-6 from its float64 at most (--check of the script), which is
- * 25 unit roundoffs: what the products, norms and softmaxes of these cases amplify rounding by.  In
- * float64 the measure is the largest difference against the largest entry of a tensor; 25 roundoffs
- * are 3e-15, 1.3e-14 is seen, and 1e-12 leaves room for other orders of summation and other
- * libraries' exp, tanh and cos.  In float32 it is the Frobenius norm of the difference against that
- * of the tensor; 1.7e-6 is seen, and the bound is 1e-4.  Each of the mistakes that --mutants of the
- * script makes is off by 7e-2 or more in some case. */
+ * Bounds.  PyTorch in float32 differs from its float64 by 1.5e-6 at most (--check of the script),
+ * 25 unit roundoffs: so much do the products, norms and softmaxes of these cases amplify rounding.
+ * In float64 the error is the largest difference over the largest entry of a tensor; 25 roundoffs
+ * are 3e-15, 1.3e-14 is observed, and 1e-12 leaves room for other orders of summation and other
+ * libraries' exp, tanh and cos.  In float32 it is the Frobenius norm of the difference over that of
+ * the tensor; 1.7e-6 is observed, and the bound is 1e-4.  Each of the script's --mutants is off by
+ * 7e-2 or more in some case. */
 #define _XOPEN_SOURCE 700
 #include "check.h"
 
 #include <dirent.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@
 
 #define BOUND_F64 1e-12
 #define BOUND_F32 1e-4
-#define ROOM      3 /* for more tokens than there are, which must not matter */
+#define ROOM      3 /* tokens of capacity beyond those of the case */
 
 typedef struct ref_settings {
     ms_gpt_config cfg;
@@ -55,7 +56,7 @@ typedef struct replay {
     int         failed;
 } replay;
 
-/* ---- the config: a flat JSON object, as json.dumps writes it --------------------------------- */
+/* ---- the config: a flat JSON object ---------------------------------------------------------- */
 
 typedef enum field_kind { FIELD_INT, FIELD_BITS, FIELD_REAL, FIELD_CAP, FIELD_WEIGHTS } field_kind;
 
@@ -81,80 +82,52 @@ static const struct field {
     { OF(pass, weights), FIELD_WEIGHTS },  { OF(pass, grad_scale), FIELD_REAL },
 };
 
-static const char *past(const char *at, const char *token)
+static ms_cap cap_of(const char *text)
 {
-    CHECK(strncmp(at, token, strlen(token)) == 0, "no '%s' at '%.20s' of the config", token, at);
-    return at + strlen(token);
+    static const char *const names[] = {
+        [MS_CAP_NONE] = "none", [MS_CAP_TANH] = "tanh", [MS_CAP_SIGMOID] = "sigmoid"
+    };
+    for (size_t i = 0; text != NULL && i < COUNT(names); i++)
+        if (strcmp(text, names[i]) == 0) return (ms_cap)i;
+    check_failed(__FILE__, __LINE__, "cap_of", "no cap: %s", text);
 }
 
-static const char *parse_cap(const char *at, int64_t *cap)
+static void parse_value(const json_t *from, const struct field *f, ref_settings *out)
 {
-    static const struct {
-        const char *text;
-        ms_cap      cap;
-    } caps[] = { { "\"none\"", MS_CAP_NONE },
-                 { "\"tanh\"", MS_CAP_TANH },
-                 { "\"sigmoid\"", MS_CAP_SIGMOID } };
-    for (size_t i = 0; i < COUNT(caps); i++) {
-        if (strncmp(at, caps[i].text, strlen(caps[i].text)) != 0) continue;
-        *cap = caps[i].cap;
-        return at + strlen(caps[i].text);
-    }
-    check_failed(__FILE__, __LINE__, "parse_cap", "no cap: %.20s", at);
-}
-
-static const char *parse_weights(const char *at, ms_gpt_pass *pass)
-{
-    for (at = past(at, "["); pass->n_weights < MS_XENT_TARGETS; at = past(at, ", ")) {
-        char *end;
-        pass->weights[pass->n_weights++] = strtod(at, &end);
-        CHECK(end != at, "no number: %.20s", at);
-        at = end;
-        if (*at == ']') return at + 1;
-    }
-    check_failed(__FILE__, __LINE__, "parse_weights", "too many weights");
-}
-
-static const char *parse_value(const char *at, const struct field *f, ref_settings *out)
-{
-    char *end   = NULL;
     void *value = (char *)out + f->offset;
+    CHECK(f->kind == FIELD_CAP || f->kind == FIELD_WEIGHTS || json_is_number(from),
+          "%s is no number", f->name);
     switch (f->kind) {
-    case FIELD_INT: *(int64_t *)value = strtoll(at, &end, 10); break;
-    case FIELD_BITS: *(uint64_t *)value = strtoull(at, &end, 10); break;
-    case FIELD_REAL: *(double *)value = strtod(at, &end); break;
-    case FIELD_CAP: return parse_cap(at, value);
-    case FIELD_WEIGHTS: return parse_weights(at, &out->pass);
+    case FIELD_INT: *(int64_t *)value = json_integer_value(from); break;
+    case FIELD_BITS: *(uint64_t *)value = (uint64_t)json_integer_value(from); break;
+    case FIELD_REAL: *(double *)value = json_number_value(from); break;
+    case FIELD_CAP: *(int64_t *)value = cap_of(json_string_value(from)); break;
+    case FIELD_WEIGHTS:
+        out->pass.n_weights = (int)json_array_size(from);
+        CHECK(out->pass.n_weights >= 1 && out->pass.n_weights <= MS_XENT_TARGETS, "weights");
+        for (int i = 0; i < out->pass.n_weights; i++)
+            out->pass.weights[i] = json_number_value(json_array_get(from, (size_t)i));
     }
-    CHECK(end != at, "%s: no number: %.20s", f->name, at);
-    return end;
 }
 
-/* Every field once, and no other. */
+/* The object must have every field once, and no other. */
 static void parse_settings(const char *text, ref_settings *out)
 {
-    bool   set[COUNT(fields)] = { false };
-    size_t n                  = 0;
-    *out                      = (ref_settings){ 0 };
-    for (const char *at = past(text, "{"); *at != '}';) {
-        size_t i = 0, length;
-        if (n > 0) at = past(at, ", ");
-        at     = past(at, "\"");
-        length = strcspn(at, "\"");
-        while (i < COUNT(fields) &&
-               (strlen(fields[i].name) != length || strncmp(fields[i].name, at, length) != 0))
-            i++;
-        CHECK(i < COUNT(fields) && !set[i], "unknown or repeated: %.30s", at);
-        set[i] = true;
-        at     = parse_value(past(at + length, "\": "), &fields[i], out);
-        n++;
+    json_t *config = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    *out           = (ref_settings){ 0 };
+    CHECK(json_object_size(config) == COUNT(fields), "%zu fields, %zu expected",
+          json_object_size(config), COUNT(fields));
+    for (size_t i = 0; i < COUNT(fields); i++) {
+        const json_t *value = json_object_get(config, fields[i].name);
+        CHECK(value != NULL, "there is no %s", fields[i].name);
+        parse_value(value, &fields[i], out);
     }
-    CHECK(n == COUNT(fields), "%zu fields, %zu expected", n, COUNT(fields));
+    json_decref(config);
 }
 
 /* ---- tensors of the file --------------------------------------------------------------------- */
 
-/* As float64; fails unless there is one of this name and size. */
+/* The tensor as float64, malloc'ed; rows 0: a vector.  The file must have it in this shape. */
 static double *load(ref_case *c, const char *prefix, const char *name, int64_t rows, int64_t cols)
 {
     char     title[80];
@@ -211,18 +184,18 @@ static void open_case(ref_case *c, const char *directory, const char *file_name)
     c->doc     = load_ids(c, "doc");
 }
 
-/* What nobody looked at is a parameter that the model does not have. */
+/* A tensor that was not read belongs to a parameter that the model does not have. */
 static void close_case(ref_case *c)
 {
     for (size_t i = 0; i < c->file.n_tensors; i++)
-        CHECK(c->used[i], "%s: nobody looked at %s", c->name, c->file.tensors[i].name);
+        CHECK(c->used[i], "%s: %s was not read", c->name, c->file.tensors[i].name);
     ms_safetensors_close(&c->file);
     free(c->used), free(c->inputs), free(c->targets), free(c->doc);
 }
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-/* Says what differs and goes on: the whole list shows which part it is that is wrong. */
+/* Prints what differs and continues: the whole list shows which part of the model is wrong. */
 static void check_close(replay *r, const double *got, const double *want, int64_t n,
                         const char *what)
 {
@@ -259,11 +232,11 @@ static void set_weight(replay *r, size_t index)
     for (int64_t i = 0; i < w.rows; i++)
         CHECK_OK(r->dev, r->dev->ops->upload(r->dev, stored + (size_t)i * row_bytes(w),
                                              row_bytes(w), row_of(w, i)));
-    CHECK_OK(r->dev, r->dev->ops->sync(r->dev)); /* before the numbers go */
+    CHECK_OK(r->dev, r->dev->ops->sync(r->dev)); /* before the host memory is freed */
     free(stored), free(dense);
 }
 
-/* passes: that have gathered in the gradients. */
+/* The gradients are the sum of `passes` passes. */
 static void check_gradient(replay *r, size_t index, int passes)
 {
     const char   *name   = ms_gpt_param(r->g, index)->name;
@@ -369,5 +342,5 @@ static void replay_all(ms_device *dev, musec_dtype dtype)
     CHECK(r.failed == 0, "%d comparisons failed", r.failed);
 }
 
-TEST_EACH_DEVICE(passes_agree_in_float64, dev) { replay_all(dev, MUSEC_F64); }
-TEST_EACH_DEVICE(passes_agree_in_float32, dev) { replay_all(dev, MUSEC_F32); }
+TEST_EACH_DEVICE(passes_agree_with_pytorch_in_float64, dev) { replay_all(dev, MUSEC_F64); }
+TEST_EACH_DEVICE(passes_agree_with_pytorch_in_float32, dev) { replay_all(dev, MUSEC_F32); }

@@ -1,4 +1,4 @@
-/* names_test.c - what a wrong name was meant to be, on lists of names of our own. */
+/* names_test.c - suggestions for misspelt names. */
 #include "core/names.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ TEST(the_nearest_name_is_found)
         { "epochs", "steps" },
         { "banana", NULL },
         { "", NULL },
-        { "float32", NULL }, /* f32 is none of these */
+        { "float32", NULL }, /* f32 is not in the list */
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         const char *found = ms_name_nearest(cases[i].name, names, COUNT(names));
@@ -48,7 +48,7 @@ TEST(only_what_means_the_same_is_a_synonym)
     CHECK(ms_name_synonym("lr") == NULL, "its own name");
 }
 
-TEST(hints_end_a_message)
+TEST(hints_are_text_that_ends_a_message)
 {
     assert_string_equal(ms_name_hint_choices("sof", "hard|soft|ssc").text,
                         "; did you mean \"soft\"?");
@@ -60,7 +60,7 @@ TEST(hints_end_a_message)
                         "; did you mean \"steps\"?");
 }
 
-TEST(all_names_where_none_is_near)
+TEST(a_hint_lists_all_names_where_none_is_near)
 {
     static const char *const known[] = { "muon", "muonclip", "soft-musec", "sgdm" };
     static const struct {
@@ -76,8 +76,7 @@ TEST(all_names_where_none_is_near)
                             cases[i].hint);
 }
 
-/* Names of any length and number leave the text whole. */
-TEST(long_names_are_cut)
+TEST(hints_of_long_names_are_cut)
 {
     const char *many[64];
     char        name[2000];

@@ -1,7 +1,7 @@
 /* newton_schulz_test.c - Muon's quintic steps against their scalar map.
  *
- * Each step acts on the singular values alone, x <- a x + b x^3 + c x^5, so the answer for a matrix
- * of known SVD is known.  The coefficients stand here once more, as their authors publish them. */
+ * Each step acts on the singular values alone, x <- a x + b x^3 + c x^5, so the result for a matrix
+ * of known SVD is known.  The coefficients are repeated here, as their authors publish them. */
 #include "check.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ static const struct list {
     const double (*step)[3]; /* the last one repeats */
     int    n_steps;
     double factor, eps; /* X starts as M / (factor |M|_F + eps) */
-    double low, high;   /* where five steps bring what starts between 0.01 and 1 */
+    double low, high;   /* the range after five steps of values that start between 0.01 and 1 */
 } lists[] = {
     { "keller", keller, COUNT(keller), 1.0, 1e-7, 0.67, 1.14 },
     { "polar-express", polar_express, COUNT(polar_express), 1.02, 1e-7, 0.85, 1.15 },
@@ -62,8 +62,24 @@ static const struct shape {
     { 9, 1, ORACLE_FLAT, 3.0, 3.0 },         { 10, 14, ORACLE_LINEAR, 1e-9, 1e-10 }, /* eps rules */
 };
 
-/* Slopes up to 8.2 and 4.0 a step multiply the rounding of what went before: about 1000 units of
- * 2^-53 or 2^-24 after five steps, and 3.4 or 2.3 times that for each further one. */
+/* The relative error of the steps on the oracle's X, by Frobenius norms; operands 0: default. */
+static double step_error(ms_device *dev, oracle *o, const struct list *list, int iters,
+                         musec_dtype dtype, musec_dtype operands)
+{
+    const law         l   = { list, run_fro(o->s, o->k), iters };
+    musec_clip_config cfg = run_config("ns5", 1.0);
+    cfg.coeffs            = list->name;
+    cfg.iters             = iters;
+    if (operands != 0) cfg.operands = operands;
+    oracle_map(o, law_apply, &l);
+    double      *got = run_clip(dev, &cfg, dtype, o->x, o->rows, o->cols, NULL);
+    const double err = oracle_rel_err(got, MUSEC_F64, o->want, o->rows * o->cols);
+    free(got);
+    return err;
+}
+
+/* Each step multiplies earlier rounding errors by its slope, up to 8.2 or 4.0: about 1000 units of
+ * 2^-53 or 2^-24 after five steps, and 3.4 or 2.3 times as much for each further step. */
 static double bound(musec_dtype dtype, int iters)
 {
     const double five = dtype == MUSEC_F64 ? 1e-12 : 1e-4;
@@ -75,27 +91,18 @@ TEST_EACH_DEVICE(steps_follow_their_scalar_map, dev)
     for (size_t i = 0; i < COUNT(shapes); i++) {
         const struct shape *sh = &shapes[i];
         oracle o = oracle_make(sh->rows, sh->cols, sh->kind, sh->top, sh->bottom, 500 + i);
-        for (size_t j = 0; j < COUNT(lists); j++) {
-            for (int iters = 1; iters <= 7; iters++) {
-                const law         l   = { &lists[j], run_fro(o.s, o.k), iters };
-                musec_clip_config cfg = run_config("ns5", 1.0);
-                cfg.coeffs            = lists[j].name;
-                cfg.iters             = iters;
-                oracle_map(&o, law_apply, &l);
+        for (size_t j = 0; j < COUNT(lists); j++)
+            for (int iters = 1; iters <= 7; iters++)
                 for (musec_dtype dtype = MUSEC_F32; dtype <= MUSEC_F64; dtype++) {
-                    double      *got = run_clip(dev, &cfg, dtype, o.x, sh->rows, sh->cols, NULL);
-                    const double err = oracle_rel_err(got, MUSEC_F64, o.want, sh->rows * sh->cols);
+                    const double err = step_error(dev, &o, &lists[j], iters, dtype, 0);
                     CHECK(err <= bound(dtype, iters), "%s, shape %zu, %d steps, %s: %g",
-                          lists[j].name, i, iters, dtype == MUSEC_F32 ? "f32" : "f64", err);
-                    free(got);
+                          lists[j].name, i, iters, ms_dtype_name(dtype), err);
                 }
-            }
-        }
         oracle_free(&o);
     }
 }
 
-/* What the steps are for: five of them bring a spectrum that spans two decades near 1. */
+/* The purpose of the steps: five of them bring singular values over two decades near 1. */
 TEST_EACH_DEVICE(five_steps_come_near_the_polar_factor, dev)
 {
     oracle o = oracle_make(20, 30, ORACLE_GEOMETRIC, 1.0, 0.03, 4);
@@ -116,21 +123,22 @@ TEST_EACH_DEVICE(five_steps_come_near_the_polar_factor, dev)
 
 static const musec_dtype narrow[] = { MUSEC_F16, MUSEC_BF16 };
 
-/* Of the result in Frobenius norm, relative: twice what single steps err by on the spread spectra
- * below, in f16; bf16 has 3 bits less. */
+/* The relative error in the Frobenius norm that is allowed: twice the error of single steps in f16
+ * on the spread spectra below; bf16 has 3 bits fewer. */
 static double narrow_bound(const struct list *list, musec_dtype dtype)
 {
     return 2.0 * (list == &lists[0] ? 3.2e-3 : 4.6e-3) * (dtype == MUSEC_BF16 ? 8.0 : 1.0);
 }
 
-/* Long shapes go by runs of steps (runs_are_few_and_the_longer_ones_first). */
-TEST_EACH_DEVICE(runs_of_steps_follow_the_scalar_map, dev)
+/* Oblong shapes take several steps at a time (fused_steps_are_few_and_the_longer_ones_first). */
+TEST_EACH_DEVICE(fused_steps_follow_the_scalar_map, dev)
 {
     static const struct shape long_ones[] = {
         { 16, 64, ORACLE_LINEAR, 30.0, 3.0 },
         { 64, 16, ORACLE_GEOMETRIC, 2.0, 0.06 },
         { 24, 48, ORACLE_GEOMETRIC, 1e-3, 1e-4 },
-        /* few different values: how steep the map is at them decides, and the first list is flat */
+        /* with few different values the error depends on the map's slope there; the first list's
+         * map is flat */
         { 50, 10, ORACLE_FLAT, 1e4, 1e4 },
         { 1, 9, ORACLE_FLAT, 3.0, 3.0 },
         { 2, 4, ORACLE_LINEAR, 1.0, 0.5 },
@@ -142,25 +150,17 @@ TEST_EACH_DEVICE(runs_of_steps_follow_the_scalar_map, dev)
         if (!ms_device_has(dev, type) || (i / 4 > 2 && list != &lists[0])) continue;
         oracle o = oracle_make(sh->rows, sh->cols, sh->kind, sh->top, sh->bottom, 40 + i);
         for (int iters = 1; iters <= 7; iters++) {
-            const law         l   = { list, run_fro(o.s, o.k), iters };
-            musec_clip_config cfg = run_config("ns5", 1.0);
-            cfg.coeffs            = list->name;
-            cfg.iters             = iters;
-            cfg.operands          = type;
-            oracle_map(&o, law_apply, &l);
-            double      *got = run_clip(dev, &cfg, MUSEC_F32, o.x, sh->rows, sh->cols, NULL);
-            const double err = oracle_rel_err(got, MUSEC_F64, o.want, sh->rows * sh->cols);
+            const double err = step_error(dev, &o, list, iters, MUSEC_F32, type);
             CHECK(err <= narrow_bound(list, type), "%s, shape %zu, %d steps, dtype %d: %g",
                   list->name, i / 4, iters, (int)type, err);
-            free(got);
         }
         oracle_free(&o);
     }
 }
 
-/* Columns of zeros change no singular value, but they make a matrix long: the same steps, one by
- * one and in runs. */
-TEST_EACH_DEVICE(runs_are_the_single_steps, dev)
+/* Columns of zeros change no singular value, but make the matrix oblong: the same steps are done
+ * one by one and several at a time. */
+TEST_EACH_DEVICE(fused_steps_agree_with_single_steps, dev)
 {
     enum { ROWS = 24, COLS = 30, LONG = 72 };
     oracle o              = oracle_make(ROWS, COLS, ORACLE_GEOMETRIC, 1.0, 0.05, 77);
@@ -194,11 +194,11 @@ TEST_EACH_DEVICE(runs_are_the_single_steps, dev)
 
 static struct {
     ms_device_ops real;
-    int           full, grams; /* r x r and not symmetric; of a long X */
-    char          runs[16];    /* the steps of each, as a digit */
+    int           full, grams; /* products r x r that are not symmetric; Gram matrices of X */
+    char          runs[16];    /* the number of steps in each run of fused steps, as a digit */
 } seen;
 
-/* They are counted, not made. */
+/* Counts the product instead of computing it. */
 static musec_status see_product(ms_device *d, const ms_product *p)
 {
     const size_t n = strlen(seen.runs);
@@ -207,14 +207,14 @@ static musec_status see_product(ms_device *d, const ms_product *p)
         seen.grams += p->a.cols > p->a.rows;
     } else if (p->c.rows == p->c.cols) {
         seen.full++;
-    } else if (n + 1 < sizeof seen.runs) { /* X <- Q X; A P and P Q for each step but the first */
+    } else if (n + 1 < sizeof seen.runs) { /* X <- Q X ends a run of 1 + full / 2 steps */
         seen.runs[n] = (char)('1' + seen.full / 2);
         seen.full    = 0;
     }
     return MUSEC_OK;
 }
 
-TEST_EACH_DEVICE(runs_are_few_and_the_longer_ones_first, dev)
+TEST_EACH_DEVICE(fused_steps_are_few_and_the_longer_ones_first, dev)
 {
     enum { MOST = 9 }; /* steps */
     static const char *const ones[MOST]   = { "1", "11", "111", "1111", "11111" };
@@ -254,7 +254,7 @@ TEST_EACH_DEVICE(runs_are_few_and_the_longer_ones_first, dev)
     }
 }
 
-/* Runs keller's steps on x times `scale`, a power of two, rounded to 16 bits beforehand. */
+/* keller's steps on x times `scale`, a power of two, in 16 bits; malloc'ed. */
 static double *run_scaled(ms_device *dev, musec_dtype type, const double *x, int64_t rows,
                           int64_t cols, double scale, int iters)
 {
@@ -275,9 +275,9 @@ static double *run_scaled(ms_device *dev, musec_dtype type, const double *x, int
     return got;
 }
 
-/* Of the size from which on steps go by threes: 3 + 2, and 3 of input that is normalised on the
- * way. */
-TEST_EACH_DEVICE(three_steps_follow_the_scalar_map, dev)
+/* The shapes are large enough for three fused steps: 3 + 2, and 3 with input that the steps
+ * normalise. */
+TEST_EACH_DEVICE(three_fused_steps_follow_the_scalar_map, dev)
 {
     enum { ROWS = 256, COLS = 512 };
     static const struct shape large[] = {
@@ -304,9 +304,8 @@ TEST_EACH_DEVICE(three_steps_follow_the_scalar_map, dev)
     }
 }
 
-/* Input that has its 16 bits already is normalised by the trace of a Gram matrix that is formed
- * first: in f16 it must not overflow.  Two rows of +1 and -1, orthogonal, have two equal singular
- * values, sqrt(n), whatever n is. */
+/* Input of 16 bits is normalised by the trace of its Gram matrix, which must not overflow in f16.
+ * Two orthogonal rows of n entries +1 and -1 have two equal singular values, sqrt(n). */
 TEST_EACH_DEVICE(long_rows_do_not_overflow, dev)
 {
     enum { N = 140000 };

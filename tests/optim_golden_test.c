@@ -31,13 +31,6 @@ static const struct kind {
     { "adamw", "adamw", "", true },
 };
 
-static mgv_file open_file(const char *name)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/golden/%s.mgv", check_data_dir(), name);
-    return mgv_load(path);
-}
-
 static musec_optim_config config_of(mgv_file *f, const struct kind *k, bool decay)
 {
     musec_optim_config cfg = rig_config(k->name, k->options);
@@ -115,20 +108,29 @@ static void run_trajectory(ms_device *dev, musec_dtype dtype, mgv_file *f, const
 static void run_all(ms_device *dev, musec_dtype dtype)
 {
     for (size_t i = 0; i < COUNT(files); i++) {
-        mgv_file f = open_file(files[i]);
+        char path[512];
+        snprintf(path, sizeof path, "%s/golden/%s.mgv", check_data_dir(), files[i]);
+        mgv_file f = mgv_load(path);
         for (size_t k = 0; k < COUNT(kinds); k++)
             for (int decay = 0; decay < 2; decay++)
                 run_trajectory(dev, dtype, &f, files[i], &kinds[k], decay);
         for (size_t j = 0; j < f.n_records; j++)
-            CHECK(f.records[j].used, "%s: nobody tests %s", files[i], f.records[j].name);
+            CHECK(f.records[j].used, "%s: no test reads %s", files[i], f.records[j].name);
         mgv_free(&f);
     }
 }
 
-TEST_EACH_DEVICE(trajectories_agree_in_float64, dev) { run_all(dev, MUSEC_F64); }
-TEST_EACH_DEVICE(trajectories_agree_in_float32, dev) { run_all(dev, MUSEC_F32); }
+TEST_EACH_DEVICE(trajectories_agree_with_the_golden_ones_in_float64, dev)
+{
+    run_all(dev, MUSEC_F64);
+}
 
-TEST(every_file_has_a_row)
+TEST_EACH_DEVICE(trajectories_agree_with_the_golden_ones_in_float32, dev)
+{
+    run_all(dev, MUSEC_F32);
+}
+
+TEST(every_golden_trajectory_is_tested)
 {
     const size_t n = mgv_count_files("traj_");
     CHECK(n == COUNT(files), "%zu files traj_*, %zu rows", n, COUNT(files));

@@ -1,5 +1,5 @@
-/* optim_limits_test.c - where two optimizers must be the same one: limits of the threshold, forms
- * of the momentum, learning rates; and weight decay against its formulas. */
+/* optim_limits_test.c - cases in which two optimizers must be the same (limits of the threshold,
+ * forms of the momentum, learning rates), and weight decay against its formulas. */
 #include "check.h"
 
 #include <math.h>
@@ -22,8 +22,8 @@ static const char *const soft_modes[] = { "paper", "paper7", "fast", "accurate",
 
 /* ---- the threshold --------------------------------------------------------------------------- */
 
-/* Nothing is above D, so the hard clip gives its input back bit for bit. */
-TEST_EACH_DEVICE(a_large_threshold_is_sgdm, dev)
+/* No singular value is above D, so the hard clip returns its input bit for bit. */
+TEST_EACH_DEVICE(musec_with_a_large_threshold_is_sgdm, dev)
 {
     static const char *const options[] = {
         "",
@@ -37,18 +37,16 @@ TEST_EACH_DEVICE(a_large_threshold_is_sgdm, dev)
     };
     for (size_t i = 0; i < COUNT(options); i++) {
         for (size_t t = 0; t < COUNT(dtypes); t++) {
-            char with[256], without[256];
-            snprintf(with, sizeof with, "lr=0.1 beta=0.2 threshold=1e6 %s", options[i]);
-            snprintf(without, sizeof without, "lr=0.1 beta=0.2 %s", options[i]);
-            rig a = rig_make(dev, "musec", with, dtypes[t], shapes, COUNT(shapes), i);
-            rig b = rig_make(dev, "sgdm", without, dtypes[t], shapes, COUNT(shapes), i);
+            rig a = rig_makef(dev, dtypes[t], shapes, COUNT(shapes), i, "musec",
+                              "lr=0.1 beta=0.2 threshold=1e6 %s", options[i]);
+            rig b = rig_makef(dev, dtypes[t], shapes, COUNT(shapes), i, "sgdm",
+                              "lr=0.1 beta=0.2 %s", options[i]);
             rig_steps(&a, 0, 6), rig_steps(&b, 0, 6);
+            rig_check_same(&a, &b, "sgdm", options[i]);
             for (size_t p = 0; p < COUNT(shapes); p++) {
                 const int64_t n = shapes[p].rows * shapes[p].cols;
                 double       *x = rig_state(&a, p, 0, "momentum", n);
                 double       *y = rig_state(&b, p, 0, "momentum", n);
-                CHECK(rig_same_weight(&a, p, &b, p), "%s, %s: apart by %g", shapes[p].name,
-                      options[i], rig_apart(&a, p, &b, p));
                 CHECK(run_same_bits(x, y, n), "momentum of %s, %s", shapes[p].name, options[i]);
                 free(x), free(y);
             }
@@ -60,8 +58,8 @@ TEST_EACH_DEVICE(a_large_threshold_is_sgdm, dev)
 /* All singular values are above D: the clip is D times the polar factor, and a step of eta moves
  * the weight as a Muon step of eta D does.  Later steps only agree where nothing of the old
  * momentum is left (beta 1), since Muon does not store the clipped one.  The clip rounds to 1e-12
- * of D at s_1 / D = 1e4 in float64; in float32 each weight rounds six times, 6 * 2^-24 of it. */
-TEST_EACH_DEVICE(a_small_threshold_is_muon, dev)
+ * of D at s_1 / D = 1e4 in float64; in float32 each weight is rounded six times, by 6 * 2^-24. */
+TEST_EACH_DEVICE(musec_with_a_small_threshold_is_muon, dev)
 {
     static const struct {
         const char *beta;
@@ -70,11 +68,10 @@ TEST_EACH_DEVICE(a_small_threshold_is_muon, dev)
     for (size_t c = 0; c < COUNT(cases); c++) {
         for (size_t t = 0; t < COUNT(dtypes); t++) {
             const double bound = dtypes[t] == MUSEC_F64 ? 1e-11 : 5e-6;
-            char         clip[128], polar[128];
-            snprintf(clip, sizeof clip, "lr=100 threshold=0.001 beta=%s", cases[c].beta);
-            snprintf(polar, sizeof polar, "lr=0.1 ns-mode=exact beta=%s", cases[c].beta);
-            rig a = rig_make(dev, "musec", clip, dtypes[t], shapes, COUNT(shapes), 11);
-            rig b = rig_make(dev, "muon", polar, dtypes[t], shapes, COUNT(shapes), 11);
+            rig          a     = rig_makef(dev, dtypes[t], shapes, COUNT(shapes), 11, "musec",
+                                           "lr=100 threshold=0.001 beta=%s", cases[c].beta);
+            rig          b     = rig_makef(dev, dtypes[t], shapes, COUNT(shapes), 11, "muon",
+                                           "lr=0.1 ns-mode=exact beta=%s", cases[c].beta);
             rig_steps(&a, 0, cases[c].steps), rig_steps(&b, 0, cases[c].steps);
             for (size_t p = 0; p < COUNT(shapes); p++) {
                 const double apart = rig_apart(&a, p, &b, p);
@@ -86,9 +83,9 @@ TEST_EACH_DEVICE(a_small_threshold_is_muon, dev)
     }
 }
 
-/* SPECTRA clips what Soft Musec clips, but stores the momentum unclipped: equal at the first step,
- * and with momentum of twice the threshold far from it three steps later. */
-TEST_EACH_DEVICE(spectra_and_soft_musec_part_after_the_first_step, dev)
+/* SPECTRA clips what Soft Musec clips, but stores the momentum unclipped: the first step is the
+ * same, and with momentum of twice the threshold the weights are far apart three steps later. */
+TEST_EACH_DEVICE(spectra_and_soft_musec_differ_after_the_first_step, dev)
 {
     for (size_t m = 0; m <= COUNT(soft_modes); m++) {
         char        options[128], clip[160];
@@ -101,9 +98,7 @@ TEST_EACH_DEVICE(spectra_and_soft_musec_part_after_the_first_step, dev)
             rig         a    = rig_make(dev, name, options, dtypes[t], shapes, COUNT(shapes), m);
             rig         b    = rig_make(dev, "spectra", clip, dtypes[t], shapes, COUNT(shapes), m);
             rig_step(&a, 0, 1.0), rig_step(&b, 0, 1.0);
-            for (size_t p = 0; p < COUNT(shapes); p++)
-                CHECK(rig_same_weight(&a, p, &b, p), "%s %s: apart by %g", name, mode,
-                      rig_apart(&a, p, &b, p));
+            rig_check_same(&a, &b, name, mode);
             rig_steps(&a, 1, 3), rig_steps(&b, 1, 3);
             for (size_t p = 0; p < COUNT(shapes); p++) {
                 const double apart = rig_apart(&a, p, &b, p);
@@ -116,11 +111,11 @@ TEST_EACH_DEVICE(spectra_and_soft_musec_part_after_the_first_step, dev)
 
 /* ---- momentum forms -------------------------------------------------------------------------- */
 
-/* From zero, heavy-ball momentum is the average divided by beta, and clip(c M, c D) = c clip(M,
- * D): (D / beta, eta beta) takes the same path.  Where beta is a power of two nothing is rounded
- * on the way and the weights agree bit for bit; else to the rounding of six steps.  An average
- * that starts as the first gradient has another start, and so another path. */
-TEST_EACH_DEVICE(heavy_ball_is_the_average_in_other_units, dev)
+/* Heavy-ball momentum that starts from zero is the average divided by beta.  As the clip satisfies
+ * clip(c M, c D) = c clip(M, D), threshold D / beta and rate eta beta give the same weights: bit
+ * for bit where beta is a power of two, which rounds nothing, else to the rounding of six steps.
+ * An average that starts as the first gradient gives other weights. */
+TEST_EACH_DEVICE(heavy_ball_is_the_average_divided_by_beta, dev)
 {
     static const struct {
         const char *name, *mode;
@@ -166,30 +161,24 @@ TEST_EACH_DEVICE(heavy_ball_is_the_average_in_other_units, dev)
 /* ---- learning rates -------------------------------------------------------------------------- */
 
 /* The products 0.5 * 0.2 and 0.05 * 2 are both the float64 number nearest to 0.1. */
-TEST_EACH_DEVICE(rates_multiply, dev)
+TEST_EACH_DEVICE(rate_factors_multiply, dev)
 {
-    rig_param twice[COUNT(shapes)];
+    static const char *const rates[] = { "0.1", "0.05", "0.2" };
+    rig_param                twice[COUNT(shapes)];
+    rig                      r[COUNT(rates)]; /* plain, lr_factor 2, lr_scale 0.5 */
     memcpy(twice, shapes, sizeof twice);
     for (size_t p = 0; p < COUNT(shapes); p++)
         twice[p].lr_factor = 2.0;
-    const char *plain = "lr=0.1 beta=0.3 threshold=1 weight-decay=0.2";
-    const char *less  = "lr=0.05 beta=0.3 threshold=1 weight-decay=0.2";
-    const char *more  = "lr=0.2 beta=0.3 threshold=1 weight-decay=0.2";
-    rig         a     = rig_make(dev, "soft-musec", plain, MUSEC_F64, shapes, COUNT(shapes), 1);
-    rig         b     = rig_make(dev, "soft-musec", less, MUSEC_F64, twice, COUNT(shapes), 1);
-    rig         c     = rig_make(dev, "soft-musec", more, MUSEC_F64, shapes, COUNT(shapes), 1);
-    rig_step(&a, 0, 1.0), rig_step(&b, 0, 1.0);
-    for (size_t p = 0; p < COUNT(shapes); p++) {
-        double *g = rig_normal(&c, p, 0);
-        rig_set_grad(&c, p, g);
-        free(g);
+    for (size_t i = 0; i < COUNT(rates); i++) {
+        r[i] = rig_makef(dev, MUSEC_F64, i == 1 ? twice : shapes, COUNT(shapes), 1, "soft-musec",
+                         "lr=%s beta=0.3 threshold=1 weight-decay=0.2", rates[i]);
+        rig_set_grads(&r[i], 0, 1.0);
+        CHECK_OK(dev, rig_try(&r[i], i == 2 ? 0.5 : 1.0));
     }
-    CHECK_OK(dev, rig_try(&c, 0.5));
-    for (size_t p = 0; p < COUNT(shapes); p++) {
-        CHECK(rig_same_weight(&a, p, &b, p), "lr_factor, %s", shapes[p].name);
-        CHECK(rig_same_weight(&a, p, &c, p), "lr_scale, %s", shapes[p].name);
-    }
-    rig_free(&a), rig_free(&b), rig_free(&c);
+    rig_check_same(&r[0], &r[1], "soft-musec", "lr_factor");
+    rig_check_same(&r[0], &r[2], "soft-musec", "lr_scale");
+    for (size_t i = 0; i < COUNT(rates); i++)
+        rig_free(&r[i]);
 }
 
 /* ---- weight decay ---------------------------------------------------------------------------- */
@@ -199,7 +188,8 @@ typedef struct decay_case {
     double      wd, lr_factor;
 } decay_case;
 
-/* One element after a step of sgdm with beta 1, by the table of forms; lr without factors. */
+/* One element after a step of sgdm with beta 1, by the table of decay forms in docs/optimizers.md;
+ * lr is without factors. */
 static double decayed(const decay_case *c, double w, double g, double lr, double shape)
 {
     const double eff      = lr * c->lr_factor * shape;
@@ -213,8 +203,8 @@ static double decayed(const decay_case *c, double w, double g, double lr, double
     return w - eff * (g + c->wd * w); /* coupled */
 }
 
-/* Bounds: one multiplication and one fused or plain addition for each weight, four roundings; the
- * decay itself moves the weights by 1e-2 of their norm or more. */
+/* The bound is four unit roundoffs: a multiplication and a fused or plain addition for each weight.
+ * The decay itself moves the weights by 1e-2 of their norm or more. */
 TEST_EACH_DEVICE(decay_follows_its_formula, dev)
 {
     static const decay_case cases[] = {
@@ -230,15 +220,14 @@ TEST_EACH_DEVICE(decay_follows_its_formula, dev)
                                       .cols      = 4,
                                       .layout    = { .pad = 1 },
                                       .lr_factor = cases[c].lr_factor };
-            char            options[160];
             double          want[36], none[36], moved = 0.0;
-            snprintf(options, sizeof options,
-                     "lr=0.3 beta=1 shape-rule=keller decay-form=%s weight-decay=%g", cases[c].form,
-                     cases[c].wd);
-            rig     r = rig_make(dev, "sgdm", options, dtypes[t], &param, 1, c);
-            double *w = rig_weight(&r, 0), *g = rig_normal(&r, 0, 0);
+            rig             r = rig_makef(dev, dtypes[t], &param, 1, c, "sgdm",
+                                          "lr=0.3 beta=1 shape-rule=keller "
+                                                      "decay-form=%s weight-decay=%g",
+                                          cases[c].form, cases[c].wd);
+            double         *w = rig_weight(&r, 0), *g = rig_normal(&r, 0, 0);
             for (int e = 0; e < 36; e++) {
-                if (e % 5 == 0) g[e] = 0.0; /* a product of 0 is not of opposite signs */
+                if (e % 5 == 0) g[e] = 0.0; /* w g = 0 counts as the same sign */
                 if (dtypes[t] == MUSEC_F32) g[e] = (float)g[e];
                 want[e] = decayed(&cases[c], w[e], g[e], lr, shape);
                 none[e] = w[e] - lr * cases[c].lr_factor * shape * g[e];

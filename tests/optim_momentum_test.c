@@ -1,8 +1,8 @@
 /* optim_momentum_test.c - momentum that is stored in bf16 with stochastic rounding.
  *
- * The rounding is held to what makes it right on average: over all draws there are, the number that
- * go up is the distance from below.  An optimizer with such momentum is held to the one without,
- * and to itself where it is resumed or has a smaller workspace. */
+ * The rounding must be unbiased: over all possible draws the mean is the number itself.  An
+ * optimizer with such momentum is compared with one that stores float32, and with itself where it
+ * is resumed or has less workspace. */
 #define _XOPEN_SOURCE 700
 #include "check.h"
 #include "scratch.h"
@@ -16,7 +16,12 @@
 #include "core/stochastic_round.h"
 #include "optim_rig.h"
 
-static const char *const kept[] = { "soft-musec", "musec", "muon", "spectra", "sgdm", "signum" };
+static const char *const names[] = { /* optimizers that store a momentum */ "soft-musec",
+                                     "musec",
+                                     "muon",
+                                     "spectra",
+                                     "sgdm",
+                                     "signum" };
 
 static const rig_param params[] = {
     { .name = "a", .rows = 12, .cols = 20 },
@@ -48,12 +53,12 @@ TEST(stochastic_rounding_is_unbiased)
         }
         CHECK(fabsf(low) <= fabsf(x) && (high == low || fabsf(high) > fabsf(x)), "%g: %g and %g",
               (double)x, (double)low, (double)high);
-        /* exactly: a sum of 65536 numbers that have 8 bits each, of two neighbours */
+        /* the sum of 65536 numbers of 8 bits, each one of two neighbours, is exact */
         CHECK(sum / 65536.0 == (double)x, "%g: the mean is %.17g", (double)x, sum / 65536.0);
     }
 }
 
-TEST(infinities_and_nans_are_kept)
+TEST(stochastic_rounding_keeps_infinities_and_nans)
 {
     for (uint32_t draw = 0; draw < 65536; draw += 4369) { /* 0 and 65535 among them */
         CHECK(stochastically_rounded(INFINITY, draw) == INFINITY &&
@@ -67,7 +72,7 @@ TEST(infinities_and_nans_are_kept)
     }
 }
 
-TEST(draws_are_halves_of_blocks)
+TEST(draws_of_16_bits_are_halves_of_philox_words)
 {
     const uint32_t key[2] = { 0x89abcdef, 0x01234567 };
     for (uint32_t i = 0; i < 16; i++) {
@@ -84,9 +89,8 @@ TEST(draws_are_halves_of_blocks)
 
 static rig make(ms_device *dev, const char *name, const char *options)
 {
-    char text[256];
-    snprintf(text, sizeof text, "momentum-dtype=bf16 lr=0.1 beta=0.3 %s", options);
-    return rig_make(dev, name, text, MUSEC_F32, params, COUNT(params), 11);
+    return rig_makef(dev, MUSEC_F32, params, COUNT(params), 11, name,
+                     "momentum-dtype=bf16 lr=0.1 beta=0.3 %s", options);
 }
 
 static double *momentum(rig *r, size_t p, int64_t block)
@@ -99,62 +103,52 @@ static double *momentum(rig *r, size_t p, int64_t block)
 TEST_EACH_DEVICE(only_the_stored_momentum_is_rounded, dev)
 {
     if (!ms_device_has(dev, MUSEC_BF16)) return;
-    for (size_t k = 0; k < COUNT(kept); k++) {
-        rig own = rig_make(dev, kept[k], "lr=0.1 beta=0.3", MUSEC_F32, params, COUNT(params), 11);
-        rig rounded = make(dev, kept[k], "");
+    for (size_t k = 0; k < COUNT(names); k++) {
+        rig own = rig_make(dev, names[k], "lr=0.1 beta=0.3", MUSEC_F32, params, COUNT(params), 11);
+        rig rounded = make(dev, names[k], "");
         rig_step(&own, 0, 1.0), rig_step(&rounded, 0, 1.0);
-        for (size_t p = 0; p < COUNT(params); p++)
-            CHECK(rig_same_weight(&own, p, &rounded, p), "%s: %s", kept[k], params[p].name);
+        rig_check_same(&own, &rounded, names[k], "step 0");
         double *m = momentum(&own, 0, 0), *near = momentum(&rounded, 0, 0);
         int64_t moved = 0;
         for (int64_t i = 0; i < 240; i++) {
             moved += near[i] != m[i];
             CHECK(fabs(near[i] - m[i]) <= 0x1p-7 * fabs(m[i]) &&
                       near[i] == (double)ms_float_of_bf16(ms_bf16_of_double(near[i])),
-                  "%s: %g for %g", kept[k], near[i], m[i]);
+                  "%s: %g for %g", names[k], near[i], m[i]);
         }
-        CHECK(moved > 200, "%s: %lld of 240 were rounded", kept[k], (long long)moved);
+        CHECK(moved > 200, "%s: %lld of 240 were rounded", names[k], (long long)moved);
         free(m), free(near);
         rig_free(&own), rig_free(&rounded);
     }
 }
 
-TEST_EACH_DEVICE(resuming_and_chunks_change_nothing, dev)
+TEST_EACH_DEVICE(resuming_and_small_workspaces_change_no_bits, dev)
 {
     if (!ms_device_has(dev, MUSEC_BF16)) return;
     const char *path = tmp_path("rounded.safetensors");
-    for (size_t k = 0; k < COUNT(kept); k++) {
+    for (size_t k = 0; k < COUNT(names); k++) {
         if (!check_takes_case()) continue;
-        rig through = make(dev, kept[k], ""), before = make(dev, kept[k], "");
-        rig after = make(dev, kept[k], ""), narrow = make(dev, kept[k], "workspace=1");
-        rig other = make(dev, kept[k], "seed=1");
+        rig through = make(dev, names[k], ""), before = make(dev, names[k], "");
+        rig after = make(dev, names[k], ""), narrow = make(dev, names[k], "workspace=1");
+        rig other = make(dev, names[k], "seed=1");
         rig_steps(&through, 0, 6), rig_steps(&narrow, 0, 6), rig_steps(&before, 0, 3);
         rig_steps(&other, 0, 6);
         CHECK_OK(dev, musec_optim_save(before.opt, path));
         CHECK_OK(dev, musec_optim_load(after.opt, path));
-        for (size_t p = 0; p < COUNT(params); p++) {
-            double *w = rig_weight(&before, p);
-            rig_set_weight(&after, p, w);
-            free(w);
-        }
+        rig_copy_weights(&before, &after);
         rig_steps(&after, 3, 3);
-        for (size_t p = 0; p < COUNT(params); p++) {
-            CHECK(rig_same_weight(&through, p, &after, p), "%s: %s went on", kept[k],
-                  params[p].name);
-            if (!dev->kind->batch_variant) /* else what is rounded differs by rounding */
-                CHECK(rig_same_weight(&through, p, &narrow, p), "%s: %s in small chunks", kept[k],
-                      params[p].name);
-        }
-        CHECK(!rig_same_weight(&through, 0, &other, 0), "%s: the seed has no say", kept[k]);
+        rig_check_same(&through, &after, names[k], "resumed");
+        if (!dev->kind->batch_variant) rig_check_same(&through, &narrow, names[k], "workspace=1");
+        CHECK(!rig_same_weight(&through, 0, &other, 0), "%s: the seed changes nothing", names[k]);
         rig_free(&through), rig_free(&before), rig_free(&after), rig_free(&narrow);
         rig_free(&other);
     }
 }
 
-/* From momentum 1 towards 1.002, where the next number of bf16 is 1.0078: rounded to nearest it
- * would never leave 1.  Here it arrives on average: after n steps at 1 + .002 (1 - .99^n).  Each
- * entry is a number with a deviation below that spacing over 2; six of the mean's. */
-TEST_EACH_DEVICE(small_changes_add_up, dev)
+/* The momentum goes from 1 towards 1.002, but the next number of bf16 is 1.0078: rounded to nearest
+ * it would stay at 1.  Rounded stochastically, its mean after n steps is 1 + .002 (1 - .99^n).  The
+ * standard deviation of an entry is below half of the spacing; six of the mean's are allowed. */
+TEST_EACH_DEVICE(changes_below_the_spacing_of_bf16_add_up, dev)
 {
     const int steps = 300;
     if (!ms_device_has(dev, MUSEC_BF16)) return;
@@ -183,35 +177,32 @@ TEST_EACH_DEVICE(small_changes_add_up, dev)
 TEST_EACH_DEVICE(bf16_momentum_takes_half_the_memory, dev)
 {
     if (!ms_device_has(dev, MUSEC_BF16)) return;
-    rig      own = rig_make(dev, "muon", "", MUSEC_F32, params, 2, 1), half = { 0 };
-    rig      wide = rig_make(dev, "muon", "momentum-dtype=bf16", MUSEC_F64, params, 2, 1);
-    uint64_t state[3];
-    half = rig_make(dev, "muon", "momentum-dtype=bf16", MUSEC_F32, params, 2, 1);
-    CHECK_OK(dev, musec_optim_workspace(own.opt, NULL, &state[0]));
-    CHECK_OK(dev, musec_optim_workspace(half.opt, NULL, &state[1]));
-    CHECK_OK(dev, musec_optim_workspace(wide.opt, NULL, &state[2]));
-    CHECK(state[0] == 480 * 4 && state[1] == 480 * 2 && state[2] == 480 * 8, "%d %d %d",
-          (int)state[0], (int)state[1], (int)state[2]);
-    rig_free(&own), rig_free(&half), rig_free(&wide);
+    static const struct {
+        const char *options;
+        musec_dtype dtype;
+        uint64_t    bytes; /* of each of 480 numbers */
+    } cases[] = { { "", MUSEC_F32, 4 },
+                  { "momentum-dtype=bf16", MUSEC_F32, 2 },
+                  { "momentum-dtype=bf16", MUSEC_F64, 8 } }; /* weights of f64 are not rounded */
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        rig      r = rig_make(dev, "muon", cases[i].options, cases[i].dtype, params, 2, 1);
+        uint64_t state;
+        CHECK_OK(dev, musec_optim_workspace(r.opt, NULL, &state));
+        CHECK(state == 480 * cases[i].bytes, "case %zu: %d bytes", i, (int)state);
+        rig_free(&r);
+    }
 }
 
 TEST(bf16_momentum_is_refused_where_there_is_none)
 {
-    musec_optim_config cfg;
-    musec_ctx         *ctx = NULL;
-    musec_optim       *opt = NULL;
+    const musec_optim_config adamw = rig_config("adamw", "momentum-dtype=bf16 operands=auto"),
+                             muon  = rig_config("muon", "momentum-dtype=bf16 operands=auto");
+    musec_ctx   *ctx               = NULL;
+    musec_optim *opt               = NULL;
     CHECK(musec_ctx_create(&ctx, "cpu") == MUSEC_OK, "no context");
-    CHECK(musec_optim_config_init(&cfg, sizeof cfg, "adamw") == MUSEC_OK &&
-              musec_optim_config_set(&cfg, "momentum-dtype", "bf16") == MUSEC_OK,
-          "adamw with an option");
-    CHECK(musec_optim_create(&opt, ctx, &cfg) == MUSEC_EINVAL &&
-              strstr(musec_ctx_error(ctx), "adamw keeps no momentum") != NULL,
-          "%s", musec_ctx_error(ctx));
-    CHECK(musec_optim_config_init(&cfg, sizeof cfg, "muon") == MUSEC_OK &&
-              musec_optim_config_set(&cfg, "momentum-dtype", "bf16") == MUSEC_OK,
-          "muon with an option");
-    CHECK(musec_optim_create(&opt, ctx, &cfg) == MUSEC_ENOTSUP &&
-              strstr(musec_ctx_error(ctx), "the device cpu has no numbers in bf16") != NULL,
-          "%s", musec_ctx_error(ctx));
+    CHECK_FAILS(&ctx->error, musec_optim_create(&opt, ctx, &adamw), MUSEC_EINVAL,
+                "adamw keeps no momentum");
+    CHECK_FAILS(&ctx->error, musec_optim_create(&opt, ctx, &muon), MUSEC_ENOTSUP,
+                "the device cpu has no numbers in bf16");
     musec_ctx_destroy(ctx);
 }

@@ -14,7 +14,7 @@ musec_optim_config rig_config(const char *name, const char *options)
     musec_optim_config cfg;
     char               text[512];
     CHECK(musec_optim_config_init(&cfg, sizeof cfg, name) == MUSEC_OK, "%s", name);
-    cfg.operands = MUSEC_F32; /* bounds are for that */
+    cfg.operands = MUSEC_F32; /* for which the bounds are made */
     snprintf(text, sizeof text, "%s", options);
     for (char *at = text; *at != '\0';) {
         const size_t n    = strcspn(at, " ");
@@ -48,7 +48,13 @@ double *rig_normal(const rig *r, size_t p, int64_t step)
     return oracle_gaussian(rig_elems(r, p), 1, name_seed(r, p, step));
 }
 
-double *rig_start(const rig *r, size_t p) { return rig_normal(r, p, -1); }
+double *rig_start(const rig *r, size_t p)
+{
+    double *w = rig_normal(r, p, -1);
+    for (int64_t e = 0; e < rig_elems(r, p) && r->dtype == MUSEC_F32; e++)
+        w[e] = (float)w[e];
+    return w;
+}
 
 rig rig_make_with(ms_device *dev, const musec_optim_config *cfg, musec_dtype dtype,
                   const rig_param *params, size_t n, uint64_t seed)
@@ -84,6 +90,17 @@ rig rig_make(ms_device *dev, const char *name, const char *options, musec_dtype 
     return rig_make_with(dev, &cfg, dtype, params, n, seed);
 }
 
+rig rig_makef(ms_device *dev, musec_dtype dtype, const rig_param *params, size_t n, uint64_t seed,
+              const char *name, const char *fmt, ...)
+{
+    char    options[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(options, sizeof options, fmt, args);
+    va_end(args);
+    return rig_make(dev, name, options, dtype, params, n, seed);
+}
+
 void rig_free(rig *r)
 {
     musec_optim_destroy(r->opt);
@@ -94,7 +111,7 @@ void rig_free(rig *r)
     *r = (rig){ 0 };
 }
 
-/* Into the memory that is there already, padding included. */
+/* Overwrites the stack, padding included. */
 static void put(rig *r, run_stack *s, const double *dense)
 {
     const musec_view *v   = &s->view;
@@ -131,7 +148,7 @@ void rig_go(rig *r)
     CHECK_OK(r->dev, musec_ctx_sync(r->dev));
 }
 
-void rig_step(rig *r, int64_t step, double factor)
+void rig_set_grads(rig *r, int64_t step, double factor)
 {
     for (size_t p = 0; p < r->n; p++) {
         double *g = rig_normal(r, p, step);
@@ -140,8 +157,9 @@ void rig_step(rig *r, int64_t step, double factor)
         rig_set_grad(r, p, g);
         free(g);
     }
-    rig_go(r);
 }
+
+void rig_step(rig *r, int64_t step, double factor) { rig_set_grads(r, step, factor), rig_go(r); }
 
 void rig_steps(rig *r, int64_t first, int64_t n)
 {
@@ -161,6 +179,23 @@ double *rig_state(rig *r, size_t p, int64_t block, const char *state, int64_t n)
     return out;
 }
 
+void rig_copy_weights(rig *from, rig *to)
+{
+    for (size_t p = 0; p < from->n; p++) {
+        double *w = rig_weight(from, p);
+        rig_set_weight(to, p, w);
+        free(w);
+    }
+}
+
+bool rig_unmoved(rig *r, size_t p)
+{
+    double    *w = rig_weight(r, p), *start = rig_start(r, p);
+    const bool same = run_same_bits(w, start, rig_elems(r, p));
+    free(w), free(start);
+    return same;
+}
+
 bool rig_same_weight(rig *a, size_t p, rig *b, size_t q)
 {
     double    *x = rig_weight(a, p), *y = rig_weight(b, q);
@@ -169,21 +204,24 @@ bool rig_same_weight(rig *a, size_t p, rig *b, size_t q)
     return same;
 }
 
+void rig_check_same(rig *a, rig *b, const char *name, const char *options)
+{
+    for (size_t p = 0; p < a->n; p++)
+        CHECK(rig_same_weight(a, p, b, p), "%s %s: %s is apart by %g", name, options,
+              a->params[p].name, rig_apart(a, p, b, p));
+}
+
 bool rig_alike(rig *a, size_t p, rig *b, size_t q)
 {
-    const double  bound = 256.0 * ms_dtype_eps(a->dtype);
-    const int64_t n     = rig_elems(a, p);
-    if (!a->dev->kind->batch_variant) return rig_same_weight(a, p, b, q);
-    double    *x = rig_weight(a, p), *y = rig_weight(b, q), *start = rig_start(b, q);
-    const bool near = run_fro_diff(x, y, n) <= bound * run_fro_diff(y, start, n);
-    free(x), free(y), free(start);
-    return near;
+    return rig_same_weight(a, p, b, q) ||
+           (a->dev->kind->batch_variant && rig_apart(a, p, b, q) <= 256.0 * ms_dtype_eps(a->dtype));
 }
 
 double rig_apart(rig *a, size_t p, rig *b, size_t q)
 {
     const int64_t n = rig_elems(a, p);
-    double       *x = rig_weight(a, p), *y = rig_weight(b, q), *start = rig_start(b, q);
+    double       *x = rig_weight(a, p), *y = rig_weight(b, q);
+    double       *start = rig_normal(b, q, -1); /* not rounded: no 0 / 0 where nothing moved */
     const double  apart = run_fro_diff(x, y, n) / run_fro_diff(y, start, n);
     free(x), free(y), free(start);
     return apart;

@@ -1,5 +1,5 @@
-/* optim_scale_test.c - thresholds that follow the momentum, the ball that the momentum never
- * leaves, and epoch averages. */
+/* optim_scale_test.c - thresholds that follow the momentum's scale, the norm ball that the momentum
+ * never leaves, and epoch averages. */
 #include "check.h"
 
 #include <math.h>
@@ -29,43 +29,40 @@ static const struct {
     { "musec", "threshold=quantile:0.8" },
 };
 
-/* G -> c G changes nothing where D follows M and the step is divided by D.  A power of two passes
- * every rounding unchanged: bit for bit.  3.7 rounds the gradients anew: 6e-8 of them in float32,
- * 1e-16 in float64, and ten steps may add that up with the factors of the maps; but for the
- * estimated quantile nothing amplifies it.  With paper scale the same pair is far apart. */
-TEST_EACH_DEVICE(the_scale_of_the_gradients_does_not_show, dev)
+/* G -> c G changes nothing where D follows M and the step is divided by D.  A power of two changes
+ * no rounding, so the weights agree bit for bit.  With 3.7 the gradients are rounded differently,
+ * by 6e-8 in float32 and 1e-16 in float64; ten steps may add that up with the slopes of the maps,
+ * only the estimated quantile amplifies it.  With the paper's scale the same pair is far apart. */
+TEST_EACH_DEVICE(weights_do_not_depend_on_the_scale_of_the_gradients, dev)
 {
     static const rig_param shapes[]  = { { .name = "a", .rows = 6, .cols = 10 },
                                          { .name = "b", .rows = 20, .cols = 7 } };
     static const double    factors[] = { 1024.0, 0x1p-20, 3.7 };
     for (size_t c = 0; c < COUNT(scale_free); c++) {
         for (size_t t = 0; t < COUNT(dtypes); t++) {
-            char options[160], paper[160];
-            snprintf(options, sizeof options, "lr=0.05 update-scale=unit %s",
-                     scale_free[c].options);
-            snprintf(paper, sizeof paper, "lr=0.05 update-scale=paper %s", scale_free[c].options);
-            rig a = rig_make(dev, scale_free[c].name, options, dtypes[t], shapes, 2, c);
-            for (int64_t step = 0; step < 10; step++)
-                rig_step(&a, step, 1.0);
+            const char *name = scale_free[c].name, *options = scale_free[c].options;
+            rig a = rig_makef(dev, dtypes[t], shapes, 2, c, name, "lr=0.05 update-scale=unit %s",
+                              options);
+            rig_steps(&a, 0, 10);
             for (size_t f = 0; f <= COUNT(factors); f++) {
                 const bool   control = f == COUNT(factors);
                 const double factor  = control ? 2.0 : factors[f];
                 const double bound   = dtypes[t] == MUSEC_F64 ? 1e-12 : 1e-6;
-                rig b = rig_make(dev, scale_free[c].name, control ? paper : options, dtypes[t],
-                                 shapes, 2, c);
+                rig b = rig_makef(dev, dtypes[t], shapes, 2, c, name, "lr=0.05 update-scale=%s %s",
+                                  control ? "paper" : "unit", options);
                 for (int64_t step = 0; step < 10; step++)
                     rig_step(&b, step, factor);
                 for (size_t p = 0; p < 2; p++) {
                     double      *x = rig_weight(&a, p), *y = rig_weight(&b, p);
                     const double err = oracle_rel_err(y, MUSEC_F64, x, rig_elems(&a, p));
                     if (control)
-                        CHECK(err >= 1e-3, "%s %s: paper scale", scale_free[c].name, options);
+                        CHECK(err >= 1e-3, "%s %s: paper scale", name, options);
                     else if (factor != 3.7)
-                        CHECK(rig_same_weight(&a, p, &b, p), "%s %s, factor %g: apart by %g",
-                              scale_free[c].name, options, factor, err);
+                        CHECK(rig_same_weight(&a, p, &b, p), "%s %s, factor %g: apart by %g", name,
+                              options, factor, err);
                     else
-                        CHECK(err <= bound, "%s %s, factor %g: relative error %g, bound %g",
-                              scale_free[c].name, options, factor, err, bound);
+                        CHECK(err <= bound, "%s %s, factor %g: relative error %g, bound %g", name,
+                              options, factor, err, bound);
                     free(x), free(y);
                 }
                 rig_free(&b);
@@ -75,14 +72,13 @@ TEST_EACH_DEVICE(the_scale_of_the_gradients_does_not_show, dev)
     }
 }
 
-/* The threshold D that the report has. */
+/* The threshold D in the report of a step whose gradient is `factor` times the oracle's X. */
 static double threshold_used(ms_device *dev, const oracle *o, const char *threshold, double factor)
 {
     const rig_param    param = { .name = "w", .rows = o->rows, .cols = o->cols };
-    char               options[96];
     musec_optim_report report;
-    snprintf(options, sizeof options, "report-every=1 threshold=%s", threshold);
-    rig     r = rig_make(dev, "soft-musec", options, MUSEC_F64, &param, 1, 0);
+    rig     r = rig_makef(dev, MUSEC_F64, &param, 1, 0, "soft-musec", "report-every=1 threshold=%s",
+                          threshold);
     double *g = check_alloc((size_t)(o->rows * o->cols) * sizeof *g);
     for (int64_t e = 0; e < o->rows * o->cols; e++)
         g[e] = factor * o->x[e];
@@ -106,11 +102,11 @@ TEST_EACH_DEVICE(rms_is_the_root_mean_square_of_the_spectrum, dev)
     oracle_free(&o);
 }
 
-/* The estimate against the exact quantile, in units of the spectrum's width.  One random vector
- * weighs each direction by chi-square(1) / r: the share below a value has a standard deviation of
- * at most sqrt(q (1 - q) 2 / r), 0.09 at r = 64, and 16 nodes resolve another 1/16.  A linear
- * spectrum turns a share into the same part of its width; 0.25 is two deviations and a node.  The
- * mean over 16 matrices has a quarter of that deviation, and is held to 0.06. */
+/* The error of the estimated quantile, in units of the spectrum's width.  One random vector weighs
+ * each direction by chi-square(1) / r: the share below a value has a standard deviation of at most
+ * sqrt(q (1 - q) 2 / r), 0.09 at r = 64, and 16 nodes resolve another 1/16.  In a linear spectrum a
+ * share is the same part of the width; 0.25 is two deviations and a node.  The mean over 16
+ * matrices has a quarter of that deviation; its bound is 0.06. */
 TEST_EACH_DEVICE(quantiles_are_near_the_exact_ones, dev)
 {
     static const struct {
@@ -137,7 +133,7 @@ TEST_EACH_DEVICE(quantiles_are_near_the_exact_ones, dev)
     }
 }
 
-/* Spectra of one or two distinct values have exact quantiles. */
+/* The quantile of a spectrum with one value is that value; that of zeros is a positive number. */
 TEST_EACH_DEVICE(quantiles_of_plain_spectra_are_exact, dev)
 {
     oracle flat = oracle_make(8, 12, ORACLE_FLAT, 2.5, 2.5, 1);
@@ -153,7 +149,8 @@ TEST_EACH_DEVICE(quantiles_of_plain_spectra_are_exact, dev)
 
 /* ---- the ball -------------------------------------------------------------------------------- */
 
-/* Gradients: normal, one element 1e6 times larger, all of them, zero, rank one, tiny, flipped. */
+/* A random kind of gradient: normal; with one element, or all of them, 1e6 times larger; zero; of
+ * rank one; tiny; large and negated. */
 static void adversary(uint64_t *state, int64_t rows, int64_t cols, double *g)
 {
     const int    kind  = (int)(oracle_uniform(state) * 7.0);
@@ -168,15 +165,16 @@ static void adversary(uint64_t *state, int64_t rows, int64_t cols, double *g)
     if (kind == 1) g[(int64_t)(oracle_uniform(state) * (double)(rows * cols))] *= 1e6;
 }
 
-/* The bound is D (1 + 1e-5): the maps stay below D but for the rounding of float32. */
+/* The bound is D (1 + 1e-5): the maps stay below D except for the rounding of float32. */
 static void stays_in_the_ball(ms_device *dev, const char *name, const char *mode, int64_t steps)
 {
     static const rig_param shapes[] = { { .name = "a", .rows = 5, .cols = 8 },
                                         { .name = "b", .rows = 6, .cols = 6 } };
     uint64_t               state    = 77;
-    char                   options[96];
-    snprintf(options, sizeof options, "lr=0.02 threshold=0.25 beta=0.05 ns-mode=%s", mode);
-    rig r = rig_make(dev, name, options, MUSEC_F32, shapes, COUNT(shapes), 1);
+    rig                    r        = rig_makef(dev, MUSEC_F32, shapes, COUNT(shapes), 1, name,
+                                                "lr=0.02 threshold=0.25 beta=0.05 "
+                                                                          "ns-mode=%s",
+                                                mode);
     for (int64_t step = 0; step < steps; step++) {
         for (size_t p = 0; p < COUNT(shapes); p++) {
             double g[40];
@@ -205,8 +203,8 @@ TEST_EACH_DEVICE(the_momentum_stays_in_the_ball, dev)
 
 /* ---- epoch averages -------------------------------------------------------------------------- */
 
-/* Of 12 steps in 3 epochs of 4: the average is that of the weights after the steps of one epoch,
- * the same one for every parameter; the running mean rounds once a step. */
+/* Runs 12 steps, 3 epochs of 4.  The average must be the mean of the weights after the steps of one
+ * epoch, the same epoch for every parameter; the running mean rounds once a step. */
 static int64_t picked_epoch(ms_device *dev, const char *name, uint64_t seed, musec_dtype dtype)
 {
     enum { EPOCHS = 3, LENGTH = 4, N = 24 };
@@ -269,16 +267,13 @@ TEST_EACH_DEVICE(the_epoch_is_picked_uniformly, dev)
         double start = (double)seed + 1.0;
         rig_set_grad(&r, 0, zero);
         for (int epoch = 0; epoch < EPOCHS; epoch++) {
-            double *average;
             rig_set_weight(&r, 0, &start);
             rig_go(&r);
-            average        = rig_state(&r, 0, 0, "average", 1);
-            const bool now = average[0] == start;
+            double    *average = rig_state(&r, 0, 0, "average", 1);
+            const bool now     = average[0] == start;
             free(average);
-            if (now) {
-                seen[epoch]++;
-                break;
-            }
+            seen[epoch] += now;
+            if (now) break;
         }
         rig_free(&r);
     }

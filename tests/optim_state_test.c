@@ -1,16 +1,13 @@
-/* optim_state_test.c - the state of an optimizer as a file: a run that resumes from it has the same
- * bits, and a file that does not fit is refused and changes nothing. */
-#define _XOPEN_SOURCE 700
+/* optim_state_test.c - the state file of an optimizer: a run that resumes from it has the same
+ * bits, and a file that does not match is refused and changes nothing. */
 #include "check.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "optim_rig.h"
-#include "oracle.h"
+#include "scratch.h"
 
 static const musec_block halves[] = {
     { .offset = 0, .rows = 4, .cols = 6, .row_step = 6, .group_rows = 2, .group_step = 24 },
@@ -28,14 +25,7 @@ static const rig_param model[] = {
     { .name = "odd \"name\" \\ of/it", .role = MUSEC_ROLE_HEAD, .rows = 6, .cols = 8 },
 };
 
-static const char *path_of(const char *name)
-{
-    static char path[256];
-    snprintf(path, sizeof path, "%s/%s.safetensors", check_tmp_dir(), name);
-    return path;
-}
-
-/* Everything that an optimizer holds, in the order of parameters; malloc'ed. */
+/* All weights and states of an optimizer, in the order of parameters; malloc'ed. */
 static double *snapshot(rig *r, bool averages, int64_t *n)
 {
     static const char *const states[] = { "average", "momentum", "m", "v", "slow" };
@@ -78,18 +68,18 @@ static bool same_everything(rig *a, rig *b, bool averages)
     return same;
 }
 
-static void copy_weights(rig *from, rig *to)
+/* Gives `to` the state and the weights of `from`, the state by way of a file. */
+static void resume(ms_device *dev, rig *from, rig *to)
 {
-    for (size_t p = 0; p < from->n; p++) {
-        double *w = rig_weight(from, p);
-        rig_set_weight(to, p, w);
-        free(w);
-    }
+    const char *path = tmp_path("resume.safetensors");
+    CHECK_OK(dev, musec_optim_save(from->opt, path));
+    CHECK_OK(dev, musec_optim_load(to->opt, path));
+    rig_copy_weights(from, to);
 }
 
 /* ---- resuming -------------------------------------------------------------------------------- */
 
-/* Five steps, in the second and third of which `plain` has no gradient, and one that is skipped. */
+/* In steps 1 and 2 "plain" has no gradient; behind step 1 another step is skipped. */
 static void some_steps(rig *r, int64_t first, int64_t last)
 {
     for (int64_t step = first; step < last; step++) {
@@ -104,8 +94,8 @@ static void some_steps(rig *r, int64_t first, int64_t last)
     }
 }
 
-static void stop_and_go(ms_device *dev, const musec_optim_config *cfg, musec_dtype dtype,
-                        const char *what)
+static void check_resumed(ms_device *dev, const musec_optim_config *cfg, musec_dtype dtype,
+                          const char *what)
 {
     const bool averages = cfg->avg_steps > 0;
     rig        through  = rig_make_with(dev, cfg, dtype, model, COUNT(model), 1);
@@ -113,15 +103,13 @@ static void stop_and_go(ms_device *dev, const musec_optim_config *cfg, musec_dty
     rig        after    = rig_make_with(dev, cfg, dtype, model, COUNT(model), 1);
     some_steps(&through, 0, 5);
     some_steps(&before, 0, 3);
-    CHECK_OK(dev, musec_optim_save(before.opt, path_of("going-on")));
-    CHECK_OK(dev, musec_optim_load(after.opt, path_of("going-on")));
-    copy_weights(&before, &after);
-    CHECK(same_everything(&before, &after, averages), "%s: loaded is not what was saved", what);
+    resume(dev, &before, &after);
+    CHECK(same_everything(&before, &after, averages), "%s: what was loaded was not saved", what);
     CHECK(musec_optim_steps(after.opt) == 3 && musec_optim_skipped(after.opt) == 1,
           "%s: %lld steps and %lld skipped", what, (long long)musec_optim_steps(after.opt),
           (long long)musec_optim_skipped(after.opt));
     some_steps(&after, 3, 5);
-    CHECK(same_everything(&through, &after, averages), "%s: going on is another run", what);
+    CHECK(same_everything(&through, &after, averages), "%s: the resumed run differs", what);
     rig_free(&through), rig_free(&before), rig_free(&after);
 }
 
@@ -138,7 +126,7 @@ TEST_EACH_DEVICE(a_resumed_run_has_the_same_bits, dev)
     for (size_t k = 0; musec_optim_name(k, NULL) != NULL; k++)
         for (size_t o = 0; o < COUNT(options); o++) {
             const musec_optim_config cfg = rig_config(musec_optim_name(k, NULL), options[o]);
-            stop_and_go(dev, &cfg, (k + o) % 2 == 0 ? MUSEC_F32 : MUSEC_F64, cfg.name);
+            check_resumed(dev, &cfg, (k + o) % 2 == 0 ? MUSEC_F32 : MUSEC_F64, cfg.name);
         }
 }
 
@@ -148,16 +136,16 @@ TEST_EACH_DEVICE(spectra_resumes_over_every_base, dev)
     for (size_t b = 0; b < COUNT(bases); b++) {
         musec_optim_config cfg = rig_config("spectra", "nonfinite=skip threshold=0.5 ns-mode=fast");
         CHECK(musec_optim_config_set(&cfg, "base", bases[b]) == MUSEC_OK, "%s", bases[b]);
-        stop_and_go(dev, &cfg, MUSEC_F32, bases[b]);
+        check_resumed(dev, &cfg, MUSEC_F32, bases[b]);
     }
 }
 
 /* ---- momentum forms -------------------------------------------------------------------------- */
 
-/* Heavy-ball momentum is the average divided by beta.  With a power of two both ways are exact,
- * and the run that changes its form in the middle, with (D / beta, eta beta), is the one that does
- * not. */
-TEST_EACH_DEVICE(loading_converts_the_momentum, dev)
+/* Heavy-ball momentum is the average divided by beta.  With a power of two the conversion is exact
+ * either way, and a run that changes to the other form in the middle, with (D / beta, eta beta),
+ * has the bits of one that does not. */
+TEST_EACH_DEVICE(loading_converts_the_momentum_to_the_other_form, dev)
 {
     musec_optim_config ema =
         rig_config("soft-musec", "lr=0.4 beta=0.0625 threshold=0.25 ns-mode=fast");
@@ -171,25 +159,22 @@ TEST_EACH_DEVICE(loading_converts_the_momentum, dev)
         rig                       before  = rig_make_with(dev, from, MUSEC_F32, model, 3, 2);
         rig                       after   = rig_make_with(dev, to, MUSEC_F32, model, 3, 2);
         rig_steps(&through, 0, 6), rig_steps(&before, 0, 3);
-        CHECK_OK(dev, musec_optim_save(before.opt, path_of("form")));
-        CHECK_OK(dev, musec_optim_load(after.opt, path_of("form")));
+        resume(dev, &before, &after);
         double *m = rig_state(&before, 0, 0, "momentum", 48);
         double *c = rig_state(&after, 0, 0, "momentum", 48);
         for (int e = 0; e < 48; e++)
             m[e] *= way == 0 ? 16.0 : 0.0625;
         CHECK(run_same_bits(m, c, 48), "way %d", way);
-        copy_weights(&before, &after);
         rig_steps(&after, 3, 3);
-        for (size_t p = 0; p < 3; p++)
-            CHECK(rig_same_weight(&through, p, &after, p), "way %d: %s", way, model[p].name);
+        rig_check_same(&through, &after, "to", way == 0 ? "heavy-ball" : "ema");
         free(m), free(c);
         rig_free(&through), rig_free(&before), rig_free(&after);
     }
 }
 
-/* ---- another beta ---------------------------------------------------------------------------- */
+/* ---- beta ------------------------------------------------------------------------------------ */
 
-/* A beta that is set between steps gives the bits of a new optimizer with that beta which loads the
+/* A beta that is set between steps gives the bits of a new optimizer with that beta that loads the
  * same state. */
 TEST_EACH_DEVICE(beta_may_change_between_steps, dev)
 {
@@ -199,18 +184,16 @@ TEST_EACH_DEVICE(beta_may_change_between_steps, dev)
         rig same    = rig_make(dev, names[i], "beta=0.3", MUSEC_F32, model, COUNT(model), 1);
         rig fresh   = rig_make(dev, names[i], "beta=0.1", MUSEC_F32, model, COUNT(model), 1);
         rig_steps(&changed, 0, 3), rig_steps(&same, 0, 3);
-        CHECK_OK(dev, musec_optim_save(changed.opt, path_of("beta")));
-        CHECK_OK(dev, musec_optim_load(fresh.opt, path_of("beta")));
-        copy_weights(&changed, &fresh);
+        resume(dev, &changed, &fresh);
         CHECK_OK(dev, musec_optim_set_beta(changed.opt, 0.1));
         rig_steps(&changed, 3, 3), rig_steps(&fresh, 3, 3), rig_steps(&same, 3, 3);
-        CHECK(same_everything(&changed, &fresh, false), "%s: not that of a fresh one", names[i]);
-        CHECK(!same_everything(&changed, &same, false), "%s: beta did nothing", names[i]);
+        CHECK(same_everything(&changed, &fresh, false), "%s: a new one differs", names[i]);
+        CHECK(!same_everything(&changed, &same, false), "%s: beta changed nothing", names[i]);
         rig_free(&changed), rig_free(&same), rig_free(&fresh);
     }
 }
 
-TEST_EACH_DEVICE(an_invalid_beta_is_refused, dev)
+TEST_EACH_DEVICE(an_invalid_beta_is_refused_and_changes_nothing, dev)
 {
     static const double bad[] = {
         NAN, -1.0, 2.0, INFINITY, -INFINITY, -1e-300, 1.0000000000000002
@@ -233,7 +216,7 @@ TEST_EACH_DEVICE(an_invalid_beta_is_refused, dev)
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
-/* The optimizer that must refuse the file of "soft-musec" over model[0..2] in float32. */
+/* Optimizers that must refuse the file of "soft-musec" over others[0..1] in float32. */
 static const struct {
     const char *what, *name, *options;
     musec_dtype dtype;
@@ -244,14 +227,14 @@ static const struct {
     { "dtype", "soft-musec", "", MUSEC_F64, 0, 2 },
     { "average", "soft-musec", "avg-steps=3", MUSEC_F32, 0, 2 },
     { "shape", "soft-musec", "", MUSEC_F32, 2, 2 },
-    { "a parameter less", "soft-musec", "", MUSEC_F32, 0, 1 },
+    { "one parameter fewer", "soft-musec", "", MUSEC_F32, 0, 1 },
     { "another name", "soft-musec", "", MUSEC_F32, 4, 2 },
     { "other blocks", "soft-musec", "", MUSEC_F32, 6, 2 },
 };
 static const rig_param others[] = {
     { .name = "a", .rows = 6, .cols = 8 },
     { .name = "b", .rows = 8, .cols = 6, .blocks = halves, .n_blocks = 2 },
-    { .name = "a", .rows = 8, .cols = 6 }, /* as many elements, turned */
+    { .name = "a", .rows = 8, .cols = 6 }, /* the transposed shape */
     { .name = "b", .rows = 8, .cols = 6, .blocks = halves, .n_blocks = 2 },
     { .name = "a", .rows = 6, .cols = 8 },
     { .name = "c", .rows = 8, .cols = 6, .blocks = halves, .n_blocks = 2 },
@@ -276,10 +259,9 @@ static void check_refused(rig *r, const char *path, const char *what, musec_stat
 
 TEST_EACH_DEVICE(a_state_of_another_optimizer_is_refused, dev)
 {
-    char path[256];
-    rig  saved = rig_make(dev, "soft-musec", "", MUSEC_F32, others, 2, 1);
+    const char *path  = tmp_path("refused.safetensors");
+    rig         saved = rig_make(dev, "soft-musec", "", MUSEC_F32, others, 2, 1);
     rig_steps(&saved, 0, 3);
-    snprintf(path, sizeof path, "%s", path_of("refused"));
     CHECK_OK(dev, musec_optim_save(saved.opt, path));
     for (size_t c = 0; c < COUNT(refusals); c++) {
         rig r = rig_make(dev, refusals[c].name, refusals[c].options, refusals[c].dtype,
@@ -291,31 +273,26 @@ TEST_EACH_DEVICE(a_state_of_another_optimizer_is_refused, dev)
     rig_free(&saved);
 }
 
-/* Files cut at every length that matters, and files of other kinds. */
-TEST_EACH_DEVICE(a_damaged_file_is_refused, dev)
+TEST_EACH_DEVICE(truncated_and_missing_files_are_refused, dev)
 {
     static const double parts[] = { 0.0, 0.001, 0.1, 0.5, 0.9, 0.999 };
-    char                path[256], bytes[16384];
+    const char         *path    = tmp_path("damaged.safetensors");
+    blob                b;
     rig                 r = rig_make(dev, "soft-musec", "", MUSEC_F32, others, 2, 1);
     rig_steps(&r, 0, 2);
-    snprintf(path, sizeof path, "%s", path_of("damaged"));
     CHECK_OK(dev, musec_optim_save(r.opt, path));
-    FILE *f = fopen(path, "rb");
-    CHECK(f != NULL, "%s", path);
-    const size_t n = fread(bytes, 1, sizeof bytes, f);
-    fclose(f);
-    CHECK(n > 100 && n < sizeof bytes, "%zu bytes", n);
+    get_file(path, &b);
+    CHECK(b.n > 100, "%zu bytes", b.n);
     for (size_t c = 0; c < COUNT(parts); c++) {
-        CHECK(truncate(path, (off_t)((double)n * parts[c])) == 0, "truncate");
+        put_file(path, b.p, (size_t)((double)b.n * parts[c]));
         check_refused(&r, path, "cut", MUSEC_EFORMAT);
-        f = fopen(path, "wb");
-        CHECK(f != NULL && fwrite(bytes, 1, n, f) == n && fclose(f) == 0, "%s", path);
     }
+    put_file(path, b.p, b.n);
     CHECK_OK(dev, musec_optim_load(r.opt, path));
-    check_refused(&r, path_of("not-there"), "missing", MUSEC_EIO);
+    check_refused(&r, tmp_path("missing.safetensors"), "missing", MUSEC_EIO);
     CHECK(musec_optim_load(NULL, path) == MUSEC_EINVAL, "NULL");
     CHECK(musec_optim_save(r.opt, NULL) == MUSEC_EINVAL, "NULL");
-    snprintf(path, sizeof path, "%s/no/such/folder.safetensors", check_tmp_dir());
-    CHECK(musec_optim_save(r.opt, path) == MUSEC_EIO, "a folder that is not there");
+    CHECK(musec_optim_save(r.opt, tmp_path("no/such/folder.safetensors")) == MUSEC_EIO,
+          "a missing folder");
     rig_free(&r);
 }

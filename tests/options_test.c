@@ -1,4 +1,4 @@
-/* options_test.c - a table of options of every type, held to what it parses, prints and writes. */
+/* options_test.c - what a table of options of every type parses, prints and writes. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
@@ -52,7 +52,7 @@ static const ms_command free_command = {
 
 #define MAX_ARGS 12
 
-/* What a parse left behind: its result, the fields, the operands and both streams. */
+/* The result of a parse: its return value, the fields, the operands and both output streams. */
 typedef struct outcome {
     int         result;
     struct args a;
@@ -60,7 +60,7 @@ typedef struct outcome {
     char        out[4096], err[1024];
 } outcome;
 
-/* Turns a descriptor to a file, and back with its content. */
+/* Redirects a stream to a file; restore() ends that and reads the file. */
 static int divert(FILE *stream, FILE *to)
 {
     int saved;
@@ -103,7 +103,7 @@ static void parse(const ms_command *cmd, const char *const *words, outcome *o)
 
 #define WORDS(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
-TEST(every_type_and_spelling)
+TEST(options_of_every_type_and_spelling_are_parsed)
 {
     outcome o;
 
@@ -116,7 +116,7 @@ TEST(every_type_and_spelling)
     CHECK(o.a.json == 1 && o.a.iters == -7 && o.a.seed == UINT64_MAX, "integers");
     CHECK(o.a.threshold == -1e-3 && strcmp(o.a.op, "soft") == 0, "the others");
     CHECK(o.a.lr == 1.0 && o.a.out == NULL, "what is not given stays");
-    CHECK(o.out[0] == '\0' && o.err[0] == '\0', "nothing is said");
+    CHECK(o.out[0] == '\0' && o.err[0] == '\0', "nothing is printed");
 
     parse(&command, WORDS("--iters=1", "--iters", "2", "--out=", "--op=ssc", "--", "--json", "-"),
           &o);
@@ -132,7 +132,7 @@ TEST(every_type_and_spelling)
     CHECK(o.result == 0, "no arguments at all: %d", o.result);
 }
 
-TEST(extreme_numbers)
+TEST(the_largest_and_smallest_numbers_are_parsed)
 {
     outcome o;
 
@@ -144,11 +144,11 @@ TEST(extreme_numbers)
     CHECK(o.a.iters == INT64_MIN && o.a.threshold == DBL_MAX && o.a.lr == 0x1p-1074, "limits");
 }
 
-TEST(mistakes_take_one_line)
+TEST(a_mistake_is_explained_in_one_line)
 {
     static const struct {
         const char *words[4];
-        const char *want; /* behind "musec clip: " */
+        const char *want; /* after "musec clip: " */
     } cases[] = {
         { { "--treshold", "1" },
           "unknown option --treshold; did you mean --threshold? (musec clip --help lists all)" },
@@ -214,9 +214,8 @@ TEST(mistakes_take_one_line)
         CHECK(o.out[0] == '\0', "case %zu writes to stdout", c);
     }
     parse(&none, WORDS("x"), &o);
-    CHECK(strcmp(o.err,
-                 "musec info: takes no operand, but got 'x' (musec info --help says more)\n") == 0,
-          "%s", o.err);
+    assert_string_equal(
+        o.err, "musec info: takes no operand, but got 'x' (musec info --help says more)\n");
     memset(name, 'j', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     memcpy(name, "--", 2);
@@ -232,12 +231,12 @@ TEST(an_empty_value_is_no_number)
           "%s", o.err);
 }
 
-TEST(names_of_other_programs_are_taken)
+TEST(common_names_of_other_programs_are_understood)
 {
     outcome o;
     parse(&command, WORDS("a", "b", "--output", "x", "--iters", "2.5e2"), &o);
     CHECK(o.result == 2 && strcmp(o.a.out, "x") == 0 && o.a.iters == 250, "%s", o.err);
-    parse(&command, WORDS("a", "b", "--random-seed", "1"), &o); /* near, but none that is taken */
+    parse(&command, WORDS("a", "b", "--random-seed", "1"), &o); /* suggested, but not accepted */
     CHECK(o.result == MS_OPT_WRONG && strstr(o.err, "did you mean --seed?") != NULL, "%s", o.err);
     parse(&command, WORDS("a", "b", "--learning-rate", "1"), &o); /* there is no --lr here */
     CHECK(o.result == MS_OPT_WRONG && strstr(o.err, "did you mean") == NULL, "%s", o.err);
@@ -264,11 +263,11 @@ TEST(pairs_have_a_name_and_a_value)
     }
     memset(longest, 'x', MS_OPTION_NAME);
     longest[MS_OPTION_NAME] = '=';
-    CHECK(ms_option_pair(longest, name) == NULL, "a name that has no room");
-    CHECK(ms_option_pair(longest + 1, name) != NULL, "one that just has");
+    CHECK(ms_option_pair(longest, name) == NULL, "a name that is too long");
+    CHECK(ms_option_pair(longest + 1, name) != NULL, "the longest name");
 }
 
-TEST(help_is_a_table)
+TEST(help_lists_options_in_columns)
 {
     static const char want[] =
         "Usage: musec clip [OPTION]... IN.npy OUT.npy\n"
@@ -294,17 +293,16 @@ TEST(help_is_a_table)
 
     parse(&command, WORDS("x", "--help", "--banana"), &o);
     CHECK(o.result == MS_OPT_HELP && o.err[0] == '\0', "%d", o.result);
-    CHECK(strcmp(o.out, want) == 0, "%s", o.out);
+    assert_string_equal(o.out, want);
     parse(&command, WORDS("-h"), &o);
     CHECK(o.result == MS_OPT_HELP && strcmp(o.out, want) == 0, "%s", o.out);
     parse(&bare, WORDS("-h"), &o);
-    CHECK(strcmp(o.out, "Usage: musec info\n\nSays what is here.\n\nOptions:\n"
-                        "  -h, --help  print this text and stop\n") == 0,
-          "%s", o.out);
+    assert_string_equal(o.out, "Usage: musec info\n\nSays what is here.\n\nOptions:\n"
+                               "  -h, --help  print this text and stop\n");
 }
 
-/* Titles stand above the first options of their groups; --help ends the first group. */
-TEST(help_has_groups)
+/* A title precedes the first option of its group; --help is the last of the first group. */
+TEST(help_lists_options_in_groups)
 {
     static const ms_option_group groups[] = { { "Common options", "json" }, { "Operator", "op" } };
     static const ms_option       rows[]   = {
@@ -332,21 +330,23 @@ TEST(help_has_groups)
                                "  --lr X      rate [1]\n");
 }
 
-/* Writes the JSON of `a` and parses it again with a reader that is not ours. */
-static json_t *json_of(const struct args *a, char **text)
+/* Writes the JSON of `a`, parses it with jansson and returns it, and the value of a key. */
+static char *json_of(const struct args *a, const char *key, json_t **value)
 {
-    size_t  bytes = 0;
-    FILE   *f     = open_memstream(text, &bytes);
-    json_t *root;
+    static char text[4096];
+    FILE       *f = fmemopen(text, sizeof text, "w");
     assert_non_null(f);
     ms_options_json(&command, a, f);
-    fclose(f);
-    root = json_loads(*text, JSON_REJECT_DUPLICATES, NULL);
-    CHECK(root != NULL, "not JSON: %s", *text);
-    return root;
+    CHECK(fclose(f) == 0, "more than %zu bytes", sizeof text);
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    CHECK(root != NULL, "not JSON: %s", text);
+    json_decref(*value);
+    *value = json_incref(json_object_get(root, key));
+    json_decref(root);
+    return text;
 }
 
-TEST(json_round_trip)
+TEST(json_is_read_back)
 {
     static const double values[] = {
         0.0,           1.0,     0.1,     -1e-3,     1.0 / 3.0,       1e22,
@@ -355,27 +355,21 @@ TEST(json_round_trip)
     struct args a = {
         .json = 1, .iters = INT64_MIN, .seed = 77, .threshold = 0.25, .lr = 1e-4, .op = "fast"
     };
-    char   *text = NULL;
-    json_t *root = json_of(&a, &text);
+    json_t *value = NULL;
 
-    CHECK(strcmp(text, "{\"json\": true, \"iters\": -9223372036854775808, \"seed\": 77, "
-                       "\"threshold\": 0.25, \"lr_scale\": 0.0001, \"out\": null, "
-                       "\"op\": \"fast\"}") == 0,
-          "%s", text);
-    json_decref(root);
-    free(text);
+    assert_string_equal(json_of(&a, "op", &value),
+                        "{\"json\": true, \"iters\": -9223372036854775808, \"seed\": 77, "
+                        "\"threshold\": 0.25, \"lr_scale\": 0.0001, \"out\": null, "
+                        "\"op\": \"fast\"}");
     for (size_t i = 0; i < COUNT(values); i++) {
-        a.lr = values[i];
-        root = json_of(&a, &text);
-        CHECK(json_number_value(json_object_get(root, "lr_scale")) == values[i], "%s", text);
-        json_decref(root);
-        free(text);
+        a.lr             = values[i];
+        const char *text = json_of(&a, "lr_scale", &value);
+        CHECK(json_number_value(value) == values[i], "%s", text);
     }
-    a.lr = (double)NAN;
-    root = json_of(&a, &text);
-    CHECK(json_is_null(json_object_get(root, "lr_scale")), "%s", text);
-    json_decref(root);
-    free(text);
+    a.lr             = (double)NAN;
+    const char *text = json_of(&a, "lr_scale", &value);
+    CHECK(json_is_null(value), "%s", text);
+    json_decref(value);
 }
 
 TEST(json_strings_are_always_valid)
@@ -388,22 +382,21 @@ TEST(json_strings_are_always_valid)
         { "quote \" backslash \\ slash /", NULL },
         { "tab\tnewline\nbell\a\x01\x1f", NULL },
         { "\xcf\x83 \xe2\x89\xa5 \xf0\x9f\x98\x80 \xed\x9f\xbf \xf4\x8f\xbf\xbf", NULL },
-        { "\xff", "\xef\xbf\xbd" },                                 /* no UTF-8 at all */
-        { "a\xcf", "a\xef\xbf\xbd" },                               /* cut */
-        { "\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd" },                 /* overlong */
-        { "\xe0\x80\xaf", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" }, /* overlong */
-        { "\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" }, /* surrogate */
+        { "\xff", "\xef\xbf\xbd" },                                                 /* no UTF-8 */
+        { "a\xcf", "a\xef\xbf\xbd" },                                               /* cut */
+        { "\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd" },                                 /* overlong */
+        { "\xe0\x80\xaf", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" },                 /* overlong */
+        { "\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" },                 /* surrogate */
         { "\xf4\x90\x80\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" }, /* too large */
     };
 
+    json_t *value = NULL;
+
     for (size_t i = 0; i < COUNT(cases); i++) {
-        struct args a    = { .out = cases[i].in };
-        char       *text = NULL;
-        json_t     *root = json_of(&a, &text);
-        const char *want = cases[i].out == NULL ? cases[i].in : cases[i].out;
-        CHECK(strcmp(json_string_value(json_object_get(root, "out")), want) == 0, "case %zu: %s", i,
-              text);
-        json_decref(root);
-        free(text);
+        const struct args a    = { .out = cases[i].in };
+        const char       *text = json_of(&a, "out", &value);
+        const char       *want = cases[i].out == NULL ? cases[i].in : cases[i].out;
+        CHECK(strcmp(json_string_value(value), want) == 0, "case %zu: %s", i, text);
     }
+    json_decref(value);
 }

@@ -1,4 +1,4 @@
-/* pack.h - packed data, made by the libraries' own compressors. */
+/* pack.h - compressed data, made by the libraries' own compressors. */
 #ifndef MS_TESTS_PACK_H
 #define MS_TESTS_PACK_H
 
@@ -8,8 +8,8 @@
 typedef enum packer { PACK_NONE, PACK_GZIP, PACK_ZSTD, PACK_XZ, PACKERS } packer;
 
 const char *pack_suffix(packer how);  /* "", ".gz", ".zst", ".xz" */
-bool        pack_is_here(packer how); /* is it in this build? */
-/* One whole stream of `bytes`, appended to the file. */
+bool        pack_is_here(packer how); /* is the format in this build? */
+/* Appends the data to the file as one compressed stream. */
 void pack_append(const char *path, packer how, const char *data, size_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* panel_layout_test.c - what is left of a long curve, and where points and crosses lie. */
+/* panel_layout_test.c - the drawn points of long curves, the places of points and crosses. */
 #include "check.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ static ms_panel_layout layout_of(const ms_panel *panel)
     return layout;
 }
 
-TEST(a_spike_survives)
+TEST(thinning_keeps_spikes_and_gaps)
 {
     enum { N = 8000, SPIKE = 4321, HOLE = 6543 };
     ms_figure       f;
@@ -55,7 +55,7 @@ TEST(a_spike_survives)
     ms_figure_free(&f);
 }
 
-TEST(short_curves_stay_whole)
+TEST(short_curves_are_not_thinned)
 {
     ms_figure              f;
     ms_panel              *p;
@@ -83,7 +83,7 @@ TEST(short_curves_stay_whole)
     ms_figure_free(&f);
 }
 
-TEST(crosses_do_not_hide_each_other)
+TEST(crosses_at_the_same_x_do_not_overlap)
 {
     ms_figure       f;
     ms_panel       *p;

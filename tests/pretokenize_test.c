@@ -1,5 +1,5 @@
-/* pretokenize_test.c - the scanner against the rule itself, tried alternative by alternative on
- * characters rather than bytes. */
+/* pretokenize_test.c - the scanner against GPT-2's regular expression, matched alternative by
+ * alternative on characters rather than bytes. */
 #include "check.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ static int set_up(void **state)
     return ms_char_classes_make(&e, &classes) == MUSEC_OK ? 0 : -1;
 }
 
-/* ---- the rule, literally --------------------------------------------------------------------- */
+/* ---- the regular expression ------------------------------------------------------------------ */
 
 static char category(uint32_t c) { return utf8proc_category_string((utf8proc_int32_t)c)[0]; }
 
@@ -39,7 +39,7 @@ static bool is_blank(uint32_t c)
 }
 static bool is_other(uint32_t c) { return !is_letter(c) && !is_number(c) && !is_blank(c); }
 
-/* Characters that an alternative matches at c[0..n), 0 for none. */
+/* How many characters an alternative matches at c[0..n); 0 if it does not match. */
 static size_t match_contraction(const uint32_t *c, size_t n)
 {
     static const char *const all[] = { "'s", "'t", "'re", "'ve", "'m", "'ll", "'d" };
@@ -69,7 +69,7 @@ static size_t match_blanks(const uint32_t *c, size_t n, bool look_ahead)
     size_t i = 0;
     while (i < n && is_blank(c[i]))
         i++;
-    while (look_ahead && i > 0 && i < n && !is_blank(c[i])) /* gives back until (?!\S) holds */
+    while (look_ahead && i > 0 && i < n && !is_blank(c[i])) /* backtracks until (?!\S) holds */
         i--;
     return i;
 }
@@ -114,7 +114,7 @@ static void check_words(const uint32_t *c, size_t n, const char *what)
         from += m;
     }
     CHECK(from == n, "%s: %zu of %zu characters", what, from, n);
-    for (size_t w = 0, start = 0; w < words; start = ends[w++]) { /* the same one by one */
+    for (size_t w = 0, start = 0; w < words; start = ends[w++]) { /* again, one word a call */
         size_t end = 0;
         CHECK(ms_pretokenize(&classes, text, at[n], start, &end, 1) == 1 && end == ends[w], "%s",
               what);
@@ -132,22 +132,23 @@ static const uint32_t pool[] = {
     0x1D7D8, 0x1F600, 0x20000, 0xE0001, 0x10FFFF,
 };
 
-TEST(random_characters)
+TEST(random_texts_are_cut_like_by_the_regular_expression)
 {
     uint32_t c[64];
     for (uint64_t k = 0; k < 20000; k++) {
         const uint64_t key = ms_rand_key(k, "words_test");
         const size_t   n = ms_rand_u64(key, 0) % COUNT(c), few = 4 + ms_rand_u64(key, 1) % 8;
         char           what[32];
-        for (size_t i = 0; i < n; i++) /* few different ones, so that runs come about */
+        for (size_t i = 0; i < n; i++) /* few different characters, so that runs occur */
             c[i] = pool[ms_rand_u64(key, 100 + ms_rand_u64(key, 2 + i) % few) % COUNT(pool)];
         snprintf(what, sizeof what, "text %d", (int)k);
         check_words(c, n, what);
     }
 }
 
-/* Runs around the eight bytes that are looked at together, at all places before the text's end. */
-TEST(runs_of_letters)
+/* The scanner reads eight bytes at once: runs of letters end before, in and after these, at all
+ * distances from the end of the text. */
+TEST(runs_of_letters_of_every_length_are_cut)
 {
     static const uint32_t ends[] = { '@', '[', '`', '{', ' ', '\'', '\n', '5', 0xE9, 0x20AC, 0x7F };
     uint32_t              c[80];
@@ -165,8 +166,8 @@ TEST(runs_of_letters)
             }
 }
 
-/* Every character alone, behind a space and behind a letter. */
-TEST(every_character)
+/* Every character alone, after a space and after a letter. */
+TEST(every_character_is_cut_like_by_the_regular_expression)
 {
     for (uint32_t c = 0; c <= 0x10FFFF; c += c < 0x30000 ? 1 : 37) {
         const uint32_t text[] = { c, ' ', c, 'a', c, ' ', ' ', c };
@@ -177,9 +178,9 @@ TEST(every_character)
     }
 }
 
-/* ---- bytes that are no characters ------------------------------------------------------------ */
+/* ---- invalid UTF-8 --------------------------------------------------------------------------- */
 
-TEST(bad_bytes)
+TEST(bytes_that_are_no_utf8_are_words_of_their_own)
 {
     static const struct {
         const char *text;
@@ -192,12 +193,12 @@ TEST(bad_bytes)
           "b",
           3,
           { 1, 2, 3 } },
-        { "\xC0\x80", 2, { 1, 2 } },        /* too long for U+0000 */
-        { "\xC1\xBF", 2, { 1, 2 } },        /* and for U+007F */
+        { "\xC0\x80", 2, { 1, 2 } },        /* overlong U+0000 */
+        { "\xC1\xBF", 2, { 1, 2 } },        /* overlong U+007F */
         { "\xC2\x80", 2, { 2 } },           /* U+0080 */
         { "\xC2", 1, { 1 } },               /* cut */
-        { "\xC2\x41", 2, { 1, 2 } },        /* the second is no part of it */
-        { "\xE0\x9F\xBF", 3, { 1, 2, 3 } }, /* too long for U+07FF */
+        { "\xC2\x41", 2, { 1, 2 } },        /* no continuation byte */
+        { "\xE0\x9F\xBF", 3, { 1, 2, 3 } }, /* overlong U+07FF */
         { "\xE0\xA0\x80", 3, { 3 } },       /* U+0800 */
         { "\xED\x9F\xBF", 3, { 3 } },       /* U+D7FF */
         { "\xED\xA0\x80", 3, { 1, 2, 3 } }, /* U+D800, a surrogate */
@@ -205,13 +206,13 @@ TEST(bad_bytes)
         { "\xEE\x80\x80", 3, { 3 } },       /* U+E000 */
         { "\xE2\x82", 2, { 1, 2 } },        /* cut */
         { "\xE2\x82 x", 4, { 1, 2, 4 } },
-        { "\xF0\x8F\xBF\xBF", 4, { 1, 2, 3, 4 } }, /* too long for U+FFFF */
+        { "\xF0\x8F\xBF\xBF", 4, { 1, 2, 3, 4 } }, /* overlong U+FFFF */
         { "\xF0\x90\x80\x80", 4, { 4 } },          /* U+10000 */
         { "\xF4\x8F\xBF\xBF", 4, { 4 } },          /* U+10FFFF */
         { "\xF4\x90\x80\x80", 4, { 1, 2, 3, 4 } }, /* beyond */
         { "\xF5\x80\x80\x80", 4, { 1, 2, 3, 4 } },
         { "\xF0\x9F\x98", 3, { 1, 2, 3 } }, /* cut */
-        { "  \x80", 3, { 2, 3 } },          /* blanks end there as at the text's end */
+        { "  \x80", 3, { 2, 3 } },          /* blanks end as at the end of a text */
         { " \x80 ", 3, { 1, 2, 3 } },
         { "\n\n\x80\n a", 6, { 2, 3, 4, 6 } },
         { "'s\x80't", 5, { 2, 3, 5 } },
@@ -231,7 +232,7 @@ TEST_GROUP(set_up, NULL)
 
 #else
 
-TEST(says_what_is_missing)
+TEST(without_utf8proc_the_message_names_the_package)
 {
     static ms_char_classes classes;
     ms_error               e = { "" };

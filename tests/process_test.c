@@ -1,4 +1,4 @@
-/* process_test.c - other programs and how they end; when this one began; cores that are ours. */
+/* process_test.c - how other programs end, when this process started, and its number of cores. */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include "check.h"
 
@@ -9,7 +9,7 @@
 #include "core/clock.h"
 #include "core/process.h"
 
-TEST(programs_end_as_they_do)
+TEST(the_end_of_a_program_is_reported)
 {
     static const struct {
         const char *const argv[4];
@@ -26,15 +26,15 @@ TEST(programs_end_as_they_do)
     }
 }
 
-/* A test is started long after the machine and not long before it gets here. */
-TEST(this_process_has_begun)
+/* A test starts long after the machine, and gets here soon after its start. */
+TEST(the_start_time_of_this_process_is_plausible_and_constant)
 {
     const double now = ms_clock_ms(), began = ms_process_start_ms();
     double       again, took = ms_clock_ms() - now; /* a busy machine may stop us in between */
     CHECK(began <= now + 10.0 && now - began < 600e3, "%g ms ago", now - began);
 #ifdef __linux__
     CHECK(ms_process_run((const char *const[]){ "sleep", "0.05", NULL }, NULL, NULL) == 0, "sleep");
-    CHECK(ms_clock_ms() - ms_process_start_ms() >= 40.0, "it is not the past");
+    CHECK(ms_clock_ms() - ms_process_start_ms() >= 40.0, "it is not in the past");
     took -= ms_clock_ms();
     again = ms_process_start_ms();
     took += ms_clock_ms();
@@ -42,7 +42,7 @@ TEST(this_process_has_begun)
 #endif
 }
 
-TEST(cores_are_those_that_are_ours)
+TEST(cores_are_those_of_the_affinity_mask)
 {
     const int all = ms_process_cores();
     CHECK(all >= 1, "%d cores", all);

@@ -1,4 +1,4 @@
-/* reader_test.c - documents out of texts and JSON lines, packed or not, whole or damaged. */
+/* reader_test.c - documents from texts and JSON lines, compressed or not, whole or damaged. */
 #define _XOPEN_SOURCE 700
 #include "check.h"
 
@@ -35,7 +35,7 @@ static ms_reader_config config_of(const char *const *paths, size_t n)
         ms_reader_config){ .paths = paths, .n_paths = n, .field = "text", .max_document = 1 << 20 };
 }
 
-/* All documents of a reading, each in brackets: "[a][b]"; a failure as its words. */
+/* All documents, each in brackets: "[a][b]"; after a failure, its message. */
 static const char *read_all(const ms_reader_config *cfg, int64_t *bad)
 {
     static char  all[1 << 19];
@@ -49,7 +49,7 @@ static const char *read_all(const ms_reader_config *cfg, int64_t *bad)
     while (st == MUSEC_OK) {
         st = ms_reader_next(&e, r, &d);
         if (st != MUSEC_OK || d.text == NULL) break;
-        CHECK(n + d.bytes + 3 < sizeof all, "room");
+        CHECK(n + d.bytes + 3 < sizeof all, "too many documents");
         all[n++] = '[';
         memcpy(all + n, d.text, d.bytes);
         n += d.bytes;
@@ -62,18 +62,39 @@ static const char *read_all(const ms_reader_config *cfg, int64_t *bad)
     return all;
 }
 
-static const char *read_one(const char *path, ms_reader_split split)
+static void expect_all(const ms_reader_config *cfg, const char *want)
+{
+    const char *got = read_all(cfg, NULL);
+    CHECK(strcmp(got, want) == 0, "%s: %s, not %s", cfg->paths[0], got, want);
+}
+
+/* The documents, or the message of the failure, contain `part`. */
+static void expect_part(const ms_reader_config *cfg, const char *part)
+{
+    const char *got = read_all(cfg, NULL);
+    CHECK(strstr(got, part) != NULL, "no '%s' in: %s", part, got);
+}
+
+/* What skip_bad leaves, and how many lines it skips. */
+static void expect_rest(const ms_reader_config *cfg, const char *want, int64_t want_bad)
+{
+    int64_t     bad = -1;
+    const char *got = read_all(cfg, &bad);
+    CHECK(strcmp(got, want) == 0 && bad == want_bad, "%s, %lld skipped", got, (long long)bad);
+}
+
+static void expect_one(const char *path, ms_reader_split split, const char *want)
 {
     ms_reader_config cfg = config_of(&path, 1);
     cfg.split            = split;
-    return read_all(&cfg, NULL);
+    expect_all(&cfg, want);
 }
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
 #define EOT "\n<|endoftext|>\n"
 
-TEST(texts_are_cut)
+TEST(texts_are_cut_at_their_separators)
 {
     static const struct {
         ms_reader_split split;
@@ -100,14 +121,12 @@ TEST(texts_are_cut)
         { MS_SPLIT_FILE, "", "" },
     };
 
-    for (size_t c = 0; c < COUNT(cases); c++) {
-        const char *got = read_one(put("a.txt", cases[c].text), cases[c].split);
-        CHECK(strcmp(got, cases[c].want) == 0, "case %zu: %s", c, got);
-    }
+    for (size_t c = 0; c < COUNT(cases); c++)
+        expect_one(put("a.txt", cases[c].text), cases[c].split, cases[c].want);
 }
 
-/* Separators wherever the pieces that are read may end, against the byte tokenizer's cutting. */
-TEST(long_texts_are_cut_as_bytes_are)
+/* Separators may lie across the end of a read buffer; the byte tokenizer cuts the whole text. */
+TEST(long_texts_are_cut_like_by_the_byte_tokenizer)
 {
     static const char separator[15] = EOT;
     const size_t      bytes         = 900000;
@@ -140,18 +159,17 @@ TEST(long_texts_are_cut_as_bytes_are)
     CHECK(i == n, "%lld of %lld tokens", (long long)i, (long long)n);
     CHECK(ms_reader_consumed(r) == (int64_t)bytes && ms_reader_total(r) == (int64_t)bytes, "bytes");
     ms_reader_close(r);
-    free(tokens);
-    free(text);
+    free(tokens), free(text);
 }
 
 /* ---- JSON lines ------------------------------------------------------------------------------ */
 
-TEST(json_lines)
+TEST(json_lines_are_read_and_bad_ones_named_or_skipped)
 {
     static const struct {
         const char *text, *want; /* want: documents, or words of the failure */
-        int64_t     bad;         /* lines that skip_bad passes over */
-        const char *skipped;     /* and what is left then */
+        int64_t     bad;         /* lines that skip_bad skips */
+        const char *rest;        /* the documents that it leaves */
     } cases[] = {
         { "{\"text\": \"a\"}\n{\"id\": 1, \"text\": \"b\\nc\"}\n", "[a][b\nc]", 0, NULL },
         { "{\"text\": \"a\"}\r\n\r\n  \n{\"text\": \"b\"}", "[a][b]", 0, NULL },
@@ -180,20 +198,17 @@ TEST(json_lines)
     for (size_t c = 0; c < COUNT(cases); c++) {
         const char      *path = put("a.jsonl", cases[c].text);
         ms_reader_config cfg  = config_of(&path, 1);
-        int64_t          bad  = -1;
-        const char      *got  = read_all(&cfg, &bad);
         if (cases[c].bad == 0) {
-            CHECK(strcmp(got, cases[c].want) == 0, "case %zu: %s", c, got);
+            expect_all(&cfg, cases[c].want);
             continue;
         }
-        CHECK(strstr(got, cases[c].want) != NULL, "case %zu: %s", c, got);
+        expect_part(&cfg, cases[c].want);
         cfg.skip_bad = true;
-        got          = read_all(&cfg, &bad);
-        CHECK(strcmp(got, cases[c].skipped) == 0 && bad == cases[c].bad, "case %zu: %s", c, got);
+        expect_rest(&cfg, cases[c].rest, cases[c].bad);
     }
 }
 
-TEST(zeros_are_text)
+TEST(zero_bytes_are_part_of_a_text)
 {
     static const char *const names[] = { "z.jsonl", "z.txt" };
     const char              *path[2];
@@ -213,24 +228,24 @@ TEST(zeros_are_text)
     ms_reader_close(r);
 }
 
-TEST(other_fields_and_formats)
+TEST(field_and_format_can_be_chosen)
 {
     const char      *path = put("b.jsonl", "{\"text\": \"a\", \"raw content\": \"b\"}\n");
     ms_reader_config cfg  = config_of(&path, 1);
 
     cfg.field = "raw content";
-    CHECK(strcmp(read_all(&cfg, NULL), "[b]") == 0, "--field");
+    expect_all(&cfg, "[b]");
     cfg.format = MS_FORMAT_TEXT;
-    CHECK(strstr(read_all(&cfg, NULL), "[{\"text\"") != NULL, "as text");
+    expect_part(&cfg, "[{\"text\"");
     path       = put("b.txt", "{\"raw content\": \"c\"}\n");
     cfg.format = MS_FORMAT_JSON;
-    CHECK(strcmp(read_all(&cfg, NULL), "[c]") == 0, "as JSON");
-    path       = put("b.whatever", "c\n");
+    expect_all(&cfg, "[c]");
+    path       = put("b.whatever", "c\n"); /* unknown suffixes are texts */
     cfg.format = MS_FORMAT_AUTO;
-    CHECK(strcmp(read_all(&cfg, NULL), "[c\n]") == 0, "unknown names are texts");
+    expect_all(&cfg, "[c\n]");
 }
 
-TEST(what_is_too_long)
+TEST(documents_that_are_too_long_are_refused_or_skipped)
 {
     static char      line[4096];
     const char      *path;
@@ -242,28 +257,25 @@ TEST(what_is_too_long)
     path             = put("a.jsonl", line);
     cfg              = config_of(&path, 1);
     cfg.max_document = 1000;
-    CHECK(strstr(read_all(&cfg, NULL), "a.jsonl:2: is longer than 1000 bytes") != NULL, "%s",
-          read_all(&cfg, NULL));
+    expect_part(&cfg, "a.jsonl:2: is longer than 1000 bytes");
     cfg.skip_bad = true;
-    CHECK(strcmp(read_all(&cfg, &bad), "[a][b]") == 0 && bad == 1, "%s", read_all(&cfg, &bad));
+    expect_rest(&cfg, "[a][b]", 1);
     cfg.max_document = 2013;
     CHECK(strlen(read_all(&cfg, &bad)) == 2002 + 6 && bad == 0, "it fits");
     path             = put("a.txt", line);
     cfg.max_document = 1000;
-    CHECK(strstr(read_all(&cfg, NULL), "document 1 is longer than 1000 bytes") != NULL, "text");
+    expect_part(&cfg, "document 1 is longer than 1000 bytes");
     snprintf(line, sizeof line, "%0500d" EOT "%0500d" EOT "%01000d" EOT "%01001d", 1, 2, 3, 4);
     put("a.txt", line);
-    CHECK(strstr(read_all(&cfg, NULL), "document 4 is longer than 1000 bytes") != NULL, "%s",
-          read_all(&cfg, NULL));
+    expect_part(&cfg, "document 4 is longer than 1000 bytes");
 }
 
-/* A line that is much longer than any buffer, in a pipe. */
-TEST(a_long_line_is_dropped)
+/* Lines that are much longer than any buffer, one of them at the end. */
+TEST(lines_beyond_any_buffer_are_skipped)
 {
     const size_t bytes = 3000000;
     char        *text  = malloc(bytes + 64);
     const char  *path  = tmp_path("long.jsonl");
-    int64_t      bad   = 0;
 
     CHECK(text != NULL, "memory");
     memset(text, 'x', bytes);
@@ -274,13 +286,13 @@ TEST(a_long_line_is_dropped)
     ms_reader_config cfg = config_of(&path, 1);
     cfg.max_document     = 5000;
     cfg.skip_bad         = true;
-    CHECK(strcmp(read_all(&cfg, &bad), "[a]") == 0 && bad == 2, "%s", read_all(&cfg, &bad));
+    expect_rest(&cfg, "[a]", 2);
     free(text);
 }
 
-/* ---- packed files ---------------------------------------------------------------------------- */
+/* ---- compressed files ------------------------------------------------------------------------ */
 
-TEST(packed_files_are_read)
+TEST(compressed_files_are_read)
 {
     for (packer how = PACK_GZIP; how < PACKERS; how++) {
         char        name[32];
@@ -294,27 +306,25 @@ TEST(packed_files_are_read)
         pack_append(path, how, "a" EOT "b", 17); /* several streams, an empty one among them */
         pack_append(path, how, "", 0);
         pack_append(path, how, "c" EOT, 16);
-        CHECK(strcmp(read_one(path, MS_SPLIT_EOT), "[a][bc]") == 0, "%s: %s", name,
-              read_one(path, MS_SPLIT_EOT));
+        expect_one(path, MS_SPLIT_EOT, "[a][bc]");
         snprintf(name, sizeof name, "p.jsonl%s", pack_suffix(how));
         path = put(name, "");
         pack_append(path, how, "{\"text\": \"a\"}\n{\"te", 18);
         pack_append(path, how, "xt\": \"b\"}", 9);
-        CHECK(strcmp(read_one(path, MS_SPLIT_EOT), "[a][b]") == 0, "%s: %s", name,
-              read_one(path, MS_SPLIT_EOT));
-        path = put("packed", ""); /* known by its first bytes, whatever its name */
+        expect_one(path, MS_SPLIT_EOT, "[a][b]");
+        path = put("packed", ""); /* the format is known by the first bytes, whatever the name */
         pack_append(path, how, "a" EOT "b", 17);
-        CHECK(strcmp(read_one(path, MS_SPLIT_EOT), "[a][b]") == 0, "%s by its bytes", name);
+        expect_one(path, MS_SPLIT_EOT, "[a][b]");
     }
     if (pack_is_here(PACK_GZIP)) {
         const char *path = put("zeros.txt.gz", "");
         pack_append(path, PACK_GZIP, "a", 1);
         pack_append(path, PACK_NONE, "\0\0\0\0\0", 5); /* padding, as on tapes */
-        CHECK(strcmp(read_one(path, MS_SPLIT_EOT), "[a]") == 0, "zeros behind gzip");
+        expect_one(path, MS_SPLIT_EOT, "[a]");
     }
 }
 
-TEST(damaged_packed_files)
+TEST(damaged_compressed_files_are_refused)
 {
     char *lines = malloc(400001), name[32];
 
@@ -355,18 +365,18 @@ TEST(damaged_packed_files)
         memset(file + bytes / 2, 0xA5, 16);
         put_bytes(name, file, bytes);
         ms_reader_config whole = config_of(&path, 1);
-        whole.format           = MS_FORMAT_TEXT; /* a line may be found bad before the packing is */
-        CHECK(strstr(read_all(&whole, NULL), "damaged") != NULL, "%s: %s", name,
-              read_all(&whole, NULL));
+        whole.format           = MS_FORMAT_TEXT; /* or a bad line might be found first */
+        expect_part(&whole, "damaged");
+        whole.format = MS_FORMAT_AUTO;
         put_bytes(name, lines, 40);
-        CHECK(strstr(read_one(path, MS_SPLIT_EOT), "does not begin like") != NULL, "%s", name);
+        expect_part(&whole, "does not begin like");
         put_bytes(name, "", 0);
-        CHECK(strstr(read_one(path, MS_SPLIT_EOT), "it is empty") != NULL, "%s", name);
+        expect_part(&whole, "it is empty");
     }
     free(lines);
 }
 
-TEST(libraries_are_listed)
+TEST(decompression_libraries_are_listed)
 {
     ms_unpack_library library;
     size_t            n = 0;
@@ -381,7 +391,7 @@ TEST(libraries_are_listed)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-TEST(directories_are_walked)
+TEST(directories_are_read_in_the_order_of_their_names)
 {
     const char      *dir = tmp_path("tree");
     ms_reader_config cfg;
@@ -408,33 +418,30 @@ TEST(directories_are_walked)
         put("tree/bb.txt", "gz");
     }
     cfg = config_of(&dir, 1);
-    CHECK(strcmp(read_all(&cfg, NULL), "[B][a][10][2][1][gz][2][z]") == 0, "%s",
-          read_all(&cfg, NULL));
+    expect_all(&cfg, "[B][a][10][2][1][gz][2][z]");
     const char *both[2] = { tmp_path("tree/z.txt"), tmp_path("tree/b/") };
     cfg                 = config_of(both, 2);
-    CHECK(strcmp(read_all(&cfg, NULL), "[z][10][2][1]") == 0, "%s", read_all(&cfg, NULL));
+    expect_all(&cfg, "[z][10][2][1]");
     dir = tmp_path("tree/c");
     cfg = config_of(&dir, 1);
-    CHECK(strstr(read_all(&cfg, NULL), "has no file called") != NULL, "%s", read_all(&cfg, NULL));
+    expect_part(&cfg, "has no file called");
     CHECK(symlink("..", tmp_path("tree/c/up")) == 0, "symlink");
-    CHECK(strstr(read_all(&cfg, NULL), "tree/c/up/c: leads back to a directory above it") != NULL,
-          "%s", read_all(&cfg, NULL));
+    expect_part(&cfg, "tree/c/up/c: leads back to a directory above it");
 }
 
-TEST(what_is_not_there)
+TEST(impossible_inputs_are_refused)
 {
     const char      *none = tmp_path("none.txt"), *twice[2] = { "-", "-" };
     ms_reader_config cfg = config_of(&none, 1);
 
-    CHECK(strstr(read_all(&cfg, NULL), "No such file") != NULL, "%s", read_all(&cfg, NULL));
+    expect_part(&cfg, "No such file");
     cfg = config_of(twice, 2);
-    CHECK(strstr(read_all(&cfg, NULL), "only once") != NULL, "%s", read_all(&cfg, NULL));
+    expect_part(&cfg, "only once");
     cfg = config_of(NULL, 0);
-    CHECK(strstr(read_all(&cfg, NULL), "nothing to read") != NULL, "%s", read_all(&cfg, NULL));
+    expect_part(&cfg, "nothing to read");
 }
 
-/* From any record on, the same records follow. */
-TEST(seeking)
+TEST(after_a_seek_the_same_documents_follow)
 {
     const char *paths[3];
     ms_error    e;
@@ -475,15 +482,20 @@ TEST(seeking)
 
 /* ---- pipes ----------------------------------------------------------------------------------- */
 
-/* The first bytes tell nothing yet: half of a byte order mark, then the rest of it. */
+typedef struct slow_writer {
+    int         fd;
+    const char *path;     /* opened instead of fd unless NULL */
+    const char *parts[7]; /* until NULL */
+} slow_writer;
+
+/* Writes the parts with pauses, so that each is read on its own. */
 static void *write_slowly(void *arg)
 {
-    static const char *const parts[] = { "\xEF\xBB",         "\xBF", "{\"te", "xt\": \"a\"}\n{",
-                                         "\"text\": \"b\"}", "\n" };
-    const int                fd      = *(int *)arg;
-    for (size_t i = 0; i < COUNT(parts); i++) {
+    const slow_writer *w  = arg;
+    const int          fd = w->path != NULL ? open(w->path, O_WRONLY) : w->fd;
+    for (size_t i = 0; i < COUNT(w->parts) && w->parts[i] != NULL; i++) {
         const struct timespec pause = { .tv_nsec = 5000000 };
-        if (write(fd, parts[i], strlen(parts[i])) < 0) break;
+        if (write(fd, w->parts[i], strlen(w->parts[i])) < 0) break;
         nanosleep(&pause, NULL);
     }
     close(fd);
@@ -498,15 +510,19 @@ TEST(stdin_may_be_a_pipe)
     atomic_bool      stop = false;
     pthread_t        thread;
     char             got[64];
+    /* the first write is half of a byte order mark, which does not tell the format yet */
+    slow_writer w = { .parts = { "\xEF\xBB", "\xBF", "{\"te", "xt\": \"a\"}\n{", "\"text\": \"b\"}",
+                                 "\n" } };
 
     CHECK(pipe(fd) == 0 && dup2(fd[0], STDIN_FILENO) == STDIN_FILENO, "pipe");
     cfg.stop = &stop;
-    CHECK(pthread_create(&thread, NULL, write_slowly, &fd[1]) == 0, "thread");
+    w.fd     = fd[1];
+    CHECK(pthread_create(&thread, NULL, write_slowly, &w) == 0, "thread");
     snprintf(got, sizeof got, "%s", read_all(&cfg, NULL));
     pthread_join(thread, NULL);
     close(fd[0]);
     CHECK(pipe(fd) == 0 && dup2(fd[0], STDIN_FILENO) == STDIN_FILENO, "pipe");
-    atomic_store(&stop, true); /* nobody writes: without it, this would take for ever */
+    atomic_store(&stop, true); /* without it the read would wait forever: nothing is written */
     const char *words = read_all(&cfg, NULL);
     dup2(before, STDIN_FILENO);
     close(before);
@@ -516,22 +532,8 @@ TEST(stdin_may_be_a_pipe)
     CHECK(strstr(words, "stopped waiting") != NULL, "%s", words);
 }
 
-static void *write_blanks_first(void *arg)
-{
-    static const char *const parts[] = { "\n", " \r\n", "{\"text\": \"a\"}" };
-    FILE                    *f       = fopen(arg, "wb");
-    for (size_t i = 0; f != NULL && i < COUNT(parts); i++) {
-        const struct timespec pause = { .tv_nsec = 5000000 };
-        fputs(parts[i], f);
-        fflush(f);
-        nanosleep(&pause, NULL);
-    }
-    if (f != NULL) fclose(f);
-    return NULL;
-}
-
-/* Without a suffix it is looked at, with one the name decides. */
-TEST(pipes_have_names_too)
+/* Without a suffix the first bytes tell the format, with one the name does. */
+TEST(named_pipes_are_read)
 {
     static const struct {
         const char *name, *want;
@@ -540,9 +542,10 @@ TEST(pipes_have_names_too)
     for (size_t c = 0; c < COUNT(cases); c++) {
         const char      *path = tmp_path(cases[c].name), *was;
         ms_reader_config cfg  = config_of(&path, 1);
+        slow_writer      w    = { 0, path, { "\n", " \r\n", "{\"text\": \"a\"}" } };
         pthread_t        thread;
         CHECK(mkfifo(path, 0666) == 0, "mkfifo");
-        CHECK(pthread_create(&thread, NULL, write_blanks_first, (void *)path) == 0, "thread");
+        CHECK(pthread_create(&thread, NULL, write_slowly, &w) == 0, "thread");
         was = read_all(&cfg, NULL);
         pthread_join(thread, NULL);
         CHECK(strcmp(was, cases[c].want) == 0, "%s: %s", path, was);

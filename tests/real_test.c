@@ -1,4 +1,4 @@
-/* real_test.c - numbers as text: the same bits both ways, in any locale of the host. */
+/* real_test.c - numbers as text are read back with the same bits, in any locale of the host. */
 #define _POSIX_C_SOURCE 200809L /* setenv */
 #include "core/real.h"
 
@@ -15,21 +15,18 @@
 
 /* ---- a locale with a decimal comma ----------------------------------------------------------- */
 
-/* Made here, for few systems have one: nothing but its LC_NUMERIC differs from "C". */
+/* Compiles such a locale, as few systems have one; only its LC_NUMERIC differs from "C". */
 static bool comma_locale(void)
 {
     static const char source[] = "LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \".\"\n"
                                  "grouping 3;3\nEND LC_NUMERIC\n";
-    const char       *dir      = check_tmp_dir();
-    char              path[MS_PATH_MAX], command[3 * MS_PATH_MAX];
-    FILE             *f;
+    const char       *dir = check_tmp_dir(), *path = tmp_path("comma.src");
+    char              command[3 * MS_PATH_MAX];
 
-    snprintf(path, sizeof path, "%s/comma.src", dir);
-    f = fopen(path, "w");
-    CHECK(f != NULL && fputs(source, f) >= 0 && fclose(f) == 0, "%s", path);
+    put_text(path, source);
     snprintf(command, sizeof command, "localedef -c -i '%s' -f UTF-8 '%s/comma' >/dev/null 2>&1",
              path, dir);
-    CHECK(system(command) != -1, "%s", command); /* it warns of all that is missing, and fails */
+    CHECK(system(command) != -1, "%s", command); /* it warns of missing categories, and exits 1 */
     CHECK(setenv("LOCPATH", dir, 1) == 0, "LOCPATH");
     return setlocale(LC_NUMERIC, "comma") != NULL;
 }
@@ -74,9 +71,9 @@ static void check_pairs(void)
     }
 }
 
-TEST(text_reads_back) { check_pairs(); }
+TEST(numbers_are_read_back_from_their_text) { check_pairs(); }
 
-TEST_TEARDOWN(text_does_not_follow_the_locale, leave_comma)
+TEST_TEARDOWN(text_does_not_depend_on_the_locale, leave_comma)
 {
     char       *end     = NULL;
     const char *foreign = "0,5";
@@ -90,7 +87,7 @@ TEST_TEARDOWN(text_does_not_follow_the_locale, leave_comma)
 
 /* ---- the library under such a host ----------------------------------------------------------- */
 
-TEST_TEARDOWN(options_do_not_follow_the_locale, leave_comma)
+TEST_TEARDOWN(options_do_not_depend_on_the_locale, leave_comma)
 {
     musec_optim_config cfg;
     use_comma();
@@ -107,7 +104,7 @@ typedef struct rig {
     float              w[6], g[6];
 } rig;
 
-/* Bounds of operands in bf16 are in the state too, and are numbers with many digits. */
+/* With operands in bf16 the state has bounds, too, which are numbers with many digits. */
 static void rig_open(rig *r, musec_momentum_form form)
 {
     musec_param p = { .name = "w" };
@@ -137,7 +134,7 @@ static void save_one_step(const char *path)
     rig_close(&r);
 }
 
-/* The momentum of heavy-ball is beta times smaller as an average: beta is read from the file. */
+/* Loading converts heavy-ball momentum to an average by the beta that it reads from the file. */
 static void load(const char *path, float momentum[6])
 {
     rig r;
@@ -149,7 +146,7 @@ static void load(const char *path, float momentum[6])
     rig_close(&r);
 }
 
-TEST_TEARDOWN(states_do_not_follow_the_locale, leave_comma)
+TEST_TEARDOWN(state_files_do_not_depend_on_the_locale, leave_comma)
 {
     float       want[6], got[6];
     const char *plain = tmp_path("plain.safetensors");
@@ -167,7 +164,7 @@ TEST_TEARDOWN(states_do_not_follow_the_locale, leave_comma)
 
 /* ---- numbers of a state file ----------------------------------------------------------------- */
 
-TEST(rubbish_behind_a_number_is_refused)
+TEST(characters_after_a_number_are_refused)
 {
     static const struct {
         const char *key, *value;

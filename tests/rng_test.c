@@ -1,8 +1,8 @@
-/* rng_test.c - Philox against its published vectors; the draws against their distributions.
+/* rng_test.c - Philox against its published vectors, the draws against their distributions.
  *
- * The draws are fixed, so a statistical test either passes for ever or never.  Bounds are six
- * standard deviations of the statistic under the true distribution: a correct generator misses one
- * with probability 2e-9. */
+ * The draws are fixed, so that a statistical test always passes or always fails.  Bounds are six
+ * standard deviations of the statistic under the true distribution: a correct generator violates
+ * one with probability 2e-9. */
 #include "check.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@
 #define N      200000
 #define SIGMAS 6.0
 
-TEST(philox_known_answers)
+TEST(philox_agrees_with_published_vectors)
 {
     static const struct { /* Random123, kat_vectors, philox 4x32 10 */
         uint32_t counter[4], key[2], want[4];
@@ -69,7 +69,7 @@ static void moments(double (*draw)(uint64_t, uint64_t), uint64_t key, double *me
     *lag1 = cross / sum2;
 }
 
-TEST(uniform_is_uniform)
+TEST(uniform_draws_are_uniform)
 {
     double mean, var, lag1, chi2 = 0.0;
     size_t bin[256] = { 0 };
@@ -96,7 +96,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-TEST(normal_is_normal)
+TEST(normal_draws_are_normal)
 {
     static double x[N];
     double        mean, var, lag1, ks = 0.0, third = 0.0, fourth = 0.0;
@@ -121,8 +121,8 @@ TEST(normal_is_normal)
     CHECK(ks * sqrt(N) <= 3.3, "distance from the normal distribution %g", ks);
 }
 
-/* Even and odd elements come from one block; their squares and products must not tell. */
-TEST(pairs_are_independent)
+/* Even and odd elements come from one block; neither they nor their squares may correlate. */
+TEST(normal_pairs_are_independent)
 {
     double xy = 0.0, x2y2 = 0.0;
 
@@ -141,7 +141,7 @@ static int ascending_u64(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-TEST(keys_do_not_meet)
+TEST(keys_of_seeds_and_purposes_differ)
 {
     static const char *const purposes[] = { "init", "data", "init ", "Init", "", "drop", "tini" };
     static uint64_t          keys[COUNT(purposes) * 1000];

@@ -1,4 +1,4 @@
-/* run_outcome_test.c - how runs ended, by their summaries and, of older ones, by their logs. */
+/* run_outcome_test.c - how runs ended, by their summaries and, for older runs, by their logs. */
 #include "report/runset.h"
 
 #include <math.h>
@@ -13,8 +13,7 @@ static const char done[] = "{\"status\": \"done\", \"reason\": null}\n";
 
 static const char *make_run(const char *log, const char *summary)
 {
-    static char dir[256];
-    snprintf(dir, sizeof dir, "%s", fresh_dir());
+    const char *dir = fresh_dir();
     fake_config(dir, "optimizer=muon lr=0.1 steps=100");
     fake_text(dir, "log.jsonl", log);
     fake_text(dir, "summary.json", summary);
@@ -30,7 +29,7 @@ static ms_runset read_run(const char *path)
     return set;
 }
 
-TEST(stalled_runs_have_their_loss)
+TEST(stalled_runs_have_the_losses_and_reason_of_their_summary)
 {
     ms_runset set = read_run(make_run("{\"step\": 1, \"val_loss\": 2}\n",
                                       "{\"status\": \"stalled\", \"reason\": \"no luck\", "
@@ -54,8 +53,8 @@ static const char *log_of(int n, double from, double to, double w_norm)
     return text;
 }
 
-/* What versions that did not tell called done.  Their unigram loss is not known: the first loss
- * stands for it. */
+/* Older versions called every run done that reached its end.  Their unigram loss is not known; the
+ * first loss is taken for it. */
 TEST(older_runs_are_judged_by_their_log)
 {
     static const struct {
@@ -66,7 +65,7 @@ TEST(older_runs_are_judged_by_their_log)
     } cases[] = {
         { 100, 5.0, 3.0, 70.0, MS_RUN_DONE, NULL },
         { 100, 5.0, 5.0, 2.0, MS_RUN_STALLED, "never fell 5% below its first loss of 5.0000" },
-        { 99, 5.0, 5.0, 2.0, MS_RUN_DONE, NULL }, /* too short to say so */
+        { 99, 5.0, 5.0, 2.0, MS_RUN_DONE, NULL }, /* too short to be called stalled */
         { 20, 5.0, 9.0, 2.0, MS_RUN_DIVERGED, "began at 5.0000 and ends above that" },
         { 20, 5.0, 3.0, 2e4, MS_RUN_DIVERGED, "spectral norm of a weight has grown to 2e+04" },
     };
@@ -82,7 +81,7 @@ TEST(older_runs_are_judged_by_their_log)
         if (run->reason != NULL)
             CHECK(strstr(run->reason, cases[i].reason) != NULL, "case %zu: %s", i, run->reason);
         ms_runset_free(&set);
-        /* those that did tell are left alone */
+        /* a summary with a unigram loss is believed */
         set = read_run(make_run(log, "{\"status\": \"done\", \"unigram_loss\": null}"));
         CHECK(set.at[0].status == MS_RUN_DONE, "case %zu", i);
         ms_runset_free(&set);

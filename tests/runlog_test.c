@@ -1,8 +1,8 @@
-/* runlog_test.c - log.jsonl, the event file and summary.json, read back by other means than they
- * were written with; taken up again at every step, torn and damaged.
+/* runlog_test.c - log.jsonl, the event file and summary.json, read back with independent readers;
+ * resumed at every step, cut and damaged.
  *
- * With a directory as its argument the program leaves a short run there that was taken up again,
- * for tests/cli/tensorboard.sh. */
+ * With a directory as its argument the program writes a short run there that was resumed, for
+ * tests/cli/tensorboard.sh. */
 #define _XOPEN_SOURCE 700
 #include "check.h"
 
@@ -27,7 +27,7 @@ enum { STEPS = 5 };
 
 /* ---- a run ----------------------------------------------------------------------------------- */
 
-/* Numbers that need all their digits, hardly any, or are none; `life` tells two runs apart. */
+/* Numbers with many digits, with few, and NaN and infinity; `life` distinguishes two runs. */
 static ms_log_line line_of(int64_t step, int life)
 {
     const double x = (double)step + 0.1 * life;
@@ -89,7 +89,7 @@ static void expect_failure(const char *dir, int64_t from_step, const char *file,
 
 /* ---- reading log.jsonl ----------------------------------------------------------------------- */
 
-/* NaN stands for null, and for a key that is not there. */
+/* NaN for null and for a missing key. */
 static double number_of(const json_t *object, const char *key)
 {
     const json_t *x = json_object_get(object, key);
@@ -104,43 +104,58 @@ static void expect_number(const json_t *object, const char *key, double want)
     CHECK(isfinite(want) ? got == want : isnan(got), "%s: %.17g, not %.17g", key, got, want);
 }
 
+typedef struct number {
+    const char *key;
+    double      value;
+} number;
+
+static void expect_numbers(const json_t *object, const number *want, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        expect_number(object, want[i].key, want[i].value);
+}
+
 static void expect_line(const json_t *j, const ms_log_line *l)
 {
     static const char *const names[MS_GROUPS] = { "qk", "vo", "mlp" };
     const json_t            *groups = json_object_get(j, "groups"), *ms = json_object_get(j, "ms");
+    const number             numbers[] = {
+                    { "step", (double)l->step },   { "tokens", (double)l->tokens },
+                    { "epoch", (double)l->epoch }, { "loss", l->loss },
+                    { "objective", l->objective }, { "lr", l->lr },
+                    { "max_logit", l->max_logit }, { "tok_s", l->tok_s },
+                    { "time_s", l->time_s },
+    };
+    const number times[] = { { "data", l->ms_data },
+                             { "model", l->ms_model },
+                             { "optim", l->ms_optim },
+                             { "rest", l->ms_rest } };
 
-    expect_number(j, "step", (double)l->step);
-    expect_number(j, "tokens", (double)l->tokens);
-    expect_number(j, "epoch", (double)l->epoch);
-    expect_number(j, "loss", l->loss);
-    expect_number(j, "objective", l->objective);
-    expect_number(j, "lr", l->lr);
-    expect_number(j, "max_logit", l->max_logit);
-    expect_number(j, "tok_s", l->tok_s);
-    expect_number(j, "time_s", l->time_s);
+    expect_numbers(j, numbers, COUNT(numbers));
     CHECK((json_object_get(j, "val_loss") != NULL) == l->has_val, "val_loss");
     if (l->has_val) expect_number(j, "val_loss", l->val_loss);
     CHECK((groups != NULL) == l->has_groups, "groups");
     CHECK(json_object_size(j) == 10u + l->has_val + l->has_groups, "%zu", json_object_size(j));
     for (int g = 0; l->has_groups && g < MS_GROUPS; g++) {
-        const json_t *one = json_object_get(groups, names[g]);
-        CHECK(json_object_size(one) == 7, "%s", names[g]);
-        expect_number(one, "w_norm", l->groups[g].w_norm);
-        expect_number(one, "u_norm", l->groups[g].u_norm);
-        expect_number(one, "u_rms", l->groups[g].u_rms);
-        expect_number(one, "u_erank", l->groups[g].u_erank);
-        expect_number(one, "u_gain", l->groups[g].u_gain);
-        expect_number(one, "sigma1_over_d", l->groups[g].sigma1_over_d);
-        expect_number(one, "share_above", l->groups[g].share_above);
+        const json_t         *one    = json_object_get(groups, names[g]);
+        const ms_group_stats *s      = &l->groups[g];
+        const number          want[] = {
+                     { "w_norm", s->w_norm },
+                     { "u_norm", s->u_norm },
+                     { "u_rms", s->u_rms },
+                     { "u_erank", s->u_erank },
+                     { "u_gain", s->u_gain },
+                     { "sigma1_over_d", s->sigma1_over_d },
+                     { "share_above", s->share_above },
+        };
+        CHECK(json_object_size(one) == COUNT(want), "%s", names[g]);
+        expect_numbers(one, want, COUNT(want));
     }
-    CHECK(json_object_size(ms) == 4, "ms");
-    expect_number(ms, "data", l->ms_data);
-    expect_number(ms, "model", l->ms_model);
-    expect_number(ms, "optim", l->ms_optim);
-    expect_number(ms, "rest", l->ms_rest);
+    CHECK(json_object_size(ms) == COUNT(times), "ms");
+    expect_numbers(ms, times, COUNT(times));
 }
 
-/* The log holds the steps 1 to last, those up to `seam` of the first life. */
+/* The log holds the steps 1 to last, those up to `seam` of life 0, the others of life 1. */
 static void expect_log(const char *dir, int64_t seam, int64_t last)
 {
     blob    b;
@@ -161,7 +176,7 @@ static void expect_log(const char *dir, int64_t seam, int64_t last)
     CHECK(begin == b.n && step == last, "%d lines, not %d", (int)step, (int)last);
 }
 
-/* The same of the event file. */
+/* The event file holds the same steps. */
 static void expect_events(const char *dir, int64_t seam, int64_t last)
 {
     static scalars s[STEPS + 4];
@@ -197,7 +212,7 @@ TEST(what_is_logged_is_read_back)
     blob        b;
 
     CHECK_OK_ERR(&e, ms_runlog_open(&e, dir, 0, &r));
-    for (int64_t s = 1; s <= STEPS; s++) { /* nothing waits in a buffer */
+    for (int64_t s = 1; s <= STEPS; s++) { /* nothing stays in a buffer */
         write_steps(r, s, s, 0);
         expect_log(dir, s, s);
         expect_events(dir, s, s);
@@ -210,14 +225,14 @@ TEST(what_is_logged_is_read_back)
     CHECK(strstr((char *)b.p, "{\"step\": 1, \"tokens\": 8192, \"epoch\": 0, \"loss\": "
                               "3.3333333333333335, \"objective\": 0.1, \"lr\": 0.02, "
                               "\"tok_s\": 9000, ") == (char *)b.p,
-          "%.200s", (char *)b.p); /* as few digits as will do */
+          "%.200s", (char *)b.p); /* with the fewest digits that read back the same */
     CHECK(strstr((char *)b.p, "\"val_loss\": 8.03,") != NULL, "val_loss");
     write_run(dir, 0, 2, 1);
     expect_log(dir, 0, 2);
     expect_events(dir, 0, 2);
 }
 
-TEST(goes_on_from_every_step)
+TEST(a_log_is_resumed_from_every_step)
 {
     for (int64_t from = 1; from <= STEPS + 1; from++) {
         const char *dir = fresh_dir();
@@ -226,7 +241,7 @@ TEST(goes_on_from_every_step)
         write_run(dir, 0, STEPS, 0);
         get_file(path_in(dir, LOG), &log[0]);
         get_file(path_in(dir, EVENTS), &events[0]);
-        write_run(dir, from, from, 1); /* only cut */
+        write_run(dir, from, from, 1); /* only cuts the log */
         expect_log(dir, STEPS, from < STEPS ? from : STEPS);
         expect_events(dir, STEPS, from < STEPS ? from : STEPS);
         get_file(path_in(dir, LOG), &log[1]);
@@ -234,7 +249,7 @@ TEST(goes_on_from_every_step)
         CHECK(memcmp(log[0].p, log[1].p, log[1].n) == 0, "the kept lines moved");
         while (same < events[1].n && events[0].p[same] == events[1].p[same])
             same++;
-        CHECK(same == events[1].n, "the kept events moved"); /* and with them the wall times */
+        CHECK(same == events[1].n, "the kept events, with their wall times, moved");
         if (from > STEPS) continue;
         write_run(dir, from, STEPS + 2, 1);
         expect_log(dir, from, STEPS + 2);
@@ -250,7 +265,7 @@ static size_t last_line(const blob *b) /* where it begins */
     return i;
 }
 
-TEST(torn_ends_are_cut)
+TEST(incomplete_ends_of_files_are_cut)
 {
     const char *dir = fresh_dir();
     blob        log, events;
@@ -264,7 +279,7 @@ TEST(torn_ends_are_cut)
         write_run(dir, 3, 3, 0);
         expect_log(dir, 3, cut == log.n - 1 ? 3 : 2); /* only its newline was missing */
     }
-    memset(log.p + log.n, 0, 512); /* what a loss of power may leave */
+    memset(log.p + log.n, 0, 512); /* a loss of power may leave zeros */
     memset(events.p + events.n, 0, 512);
     put_file(path_in(dir, LOG), log.p, log.n + 512);
     put_file(path_in(dir, EVENTS), events.p, events.n + 512);
@@ -273,7 +288,7 @@ TEST(torn_ends_are_cut)
     expect_events(dir, 3, 4);
 }
 
-TEST(damaged_lines)
+TEST(damaged_lines_are_refused_and_left_as_they_are)
 {
     static const struct {
         const char *text, *words;
@@ -293,14 +308,14 @@ TEST(damaged_lines)
 
     for (size_t c = 0; c < COUNT(cases); c++) {
         blob b;
-        put_file(path_in(dir, LOG), cases[c].text, strlen(cases[c].text));
+        put_text(path_in(dir, LOG), cases[c].text);
         expect_failure(dir, 9, LOG, cases[c].words);
         get_file(path_in(dir, LOG), &b);
         CHECK(b.n == strlen(cases[c].text) && memcmp(b.p, cases[c].text, b.n) == 0, "changed");
     }
 }
 
-TEST(files_that_are_not_there_begin_anew)
+TEST(missing_files_are_begun_anew)
 {
     const char *dir = fresh_dir();
 
@@ -314,7 +329,7 @@ TEST(files_that_are_not_there_begin_anew)
     expect_log(dir, 0, 0);
 }
 
-TEST(what_cannot_be_opened)
+TEST(files_that_cannot_be_opened_are_named)
 {
     ms_error    e;
     ms_runlog  *r;
@@ -331,8 +346,8 @@ TEST(what_cannot_be_opened)
     expect_failure(dir, 3, LOG, "Is a directory");
 }
 
-/* A limit on the size of files stands for a full disk: a part of the record still fits. */
-TEST(no_room_leaves_whole_records)
+/* A limit on the size of files simulates a full disk: a part of the record still fits. */
+TEST(a_full_disk_leaves_whole_records)
 {
     const char       *dir = fresh_dir();
     const ms_log_line l   = line_of(4, 1);
@@ -359,7 +374,7 @@ TEST(no_room_leaves_whole_records)
     expect_events(dir, 3, 4);
 }
 
-TEST(a_full_device)
+TEST(the_message_of_a_full_device_says_what_to_do)
 {
     const char       *dir = fresh_dir();
     const ms_log_line l   = line_of(1, 0);
@@ -374,7 +389,7 @@ TEST(a_full_device)
     CHECK_OK_ERR(&e, ms_runlog_close(&e, r));
 }
 
-TEST(summaries)
+TEST(summaries_are_read_back)
 {
     const char *dir = fresh_dir();
     ms_summary  s   = { .status        = "diverged",
@@ -393,6 +408,16 @@ TEST(summaries)
         json_pack("{s:[{s:s, s:n, s:s}]}", "train", "name", "builtin", "tokens", "sha256", "0123");
     json_t *resumed =
         json_pack("[{s:i, s:s, s:s, s:s}]", "step", 20, "key", "data", "from", "a \"b\"", "to", "");
+    const number numbers[] = {
+        { "steps", 7 },
+        { "last_loss", (double)NAN },
+        { "best_loss", 1.0 / 3 },
+        { "last_val_loss", 2.5 },
+        { "best_val_loss", (double)NAN },
+        { "unigram_loss", 3.25 },
+        { "time_s", 0.1 },
+        { "start_s", 1.75 },
+    };
     ms_error    e = { "" };
     json_t     *j, *computed, *made;
     blob        b, now;
@@ -401,24 +426,17 @@ TEST(summaries)
     CHECK_OK_ERR(&e, ms_summary_write(&e, dir, &s));
     j = json_load_file(path_in(dir, "summary.json"), JSON_REJECT_DUPLICATES, NULL);
     CHECK(json_object_size(j) == 13, "%zu", json_object_size(j));
-    CHECK(strcmp(json_string_value(json_object_get(j, "status")), s.status) == 0, "status");
-    CHECK(strcmp(json_string_value(json_object_get(j, "reason")), s.reason) == 0, "reason");
+    assert_string_equal(json_string_value(json_object_get(j, "status")), s.status);
+    assert_string_equal(json_string_value(json_object_get(j, "reason")), s.reason);
     CHECK(json_integer_value(json_object_get(j, "tokens")) == s.tokens, "tokens");
-    expect_number(j, "steps", 7);
-    expect_number(j, "last_loss", (double)NAN);
-    expect_number(j, "best_loss", 1.0 / 3);
-    expect_number(j, "last_val_loss", 2.5);
-    expect_number(j, "best_val_loss", (double)NAN);
-    expect_number(j, "unigram_loss", 3.25);
-    expect_number(j, "time_s", 0.1);
-    expect_number(j, "start_s", 1.75);
+    expect_numbers(j, numbers, COUNT(numbers));
     computed =
         json_pack("{s:s, s:s, s:s}", "device", "cuda", "precision", "bf16", "operands", "f16");
     CHECK(json_equal(json_object_get(j, "computed"), computed), "computed");
     json_decref(computed);
     made = json_object_get(j, "made");
-    CHECK(strcmp(json_string_value(json_object_get(made, "version")), musec_version()) == 0, "by");
-    CHECK(strstr(json_string_value(json_object_get(made, "machine")), " core") != NULL, "where");
+    assert_string_equal(json_string_value(json_object_get(made, "version")), musec_version());
+    CHECK(strstr(json_string_value(json_object_get(made, "machine")), " core") != NULL, "machine");
     date = json_string_value(json_object_get(made, "date")); /* 2026-11-18 */
     CHECK(strlen(date) == 10 && strspn(date, "0123456789") == 4 && date[4] == '-' &&
               strspn(date + 5, "0123456789") == 2 && date[7] == '-' &&

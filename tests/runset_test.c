@@ -1,4 +1,4 @@
-/* runset_test.c - run directories, right and damaged, and what is read from them. */
+/* runset_test.c - run directories, valid and damaged, and what is read from them. */
 #define _XOPEN_SOURCE 700
 #include "report/runset.h"
 
@@ -22,15 +22,14 @@ static const char done[]  = "{\"status\": \"done\", \"reason\": null}\n";
 /* A run with this log and summary (NULL: none). */
 static const char *make_run(const char *log, const char *summary)
 {
-    static char dir[256];
-    snprintf(dir, sizeof dir, "%s", fresh_dir());
+    const char *dir = fresh_dir();
     fake_config(dir, usual);
     fake_text(dir, "log.jsonl", log);
     if (summary != NULL) fake_text(dir, "summary.json", summary);
     return dir;
 }
 
-static ms_runset set; /* the last one that was read */
+static ms_runset set; /* the runs that were read last */
 
 static void read_good(const char *path, size_t n_runs, size_t n_notes)
 {
@@ -46,8 +45,7 @@ static void check_fails(const char *path, const char *words)
 {
     ms_error e = { "" };
     ms_runset_free(&set);
-    CHECK(ms_runset_add(&e, &set, path) == MUSEC_EINVAL, "%s: it was read", path);
-    CHECK(strstr(e.text, words) != NULL, "\"%s\" is not in \"%s\"", words, e.text);
+    CHECK_FAILS(&e, ms_runset_add(&e, &set, path), MUSEC_EINVAL, words);
     CHECK(set.n == 0, "%zu runs", set.n);
 }
 
@@ -91,8 +89,8 @@ TEST(every_number_is_read)
     CHECK(strcmp(ms_run_text(run, "none"), "") == 0 && isnan(ms_run_number(run, "none")), "fields");
 }
 
-/* What the rig writes is what the trainer writes: the judges' tests stand on it. */
-TEST(figures_of_a_run)
+/* The tests of claims rely on fake_run() writing what the trainer writes. */
+TEST(figures_of_a_run_are_those_of_its_log)
 {
     const fake f = {
         .optimizer = "soft-musec", .lr = 0.5, .loss = 3.0, .ms = 12.5, .more = "lr_up=2 lr_down=4"
@@ -110,7 +108,7 @@ TEST(figures_of_a_run)
     CHECK(fabs(rms - 0.1 * norm) <= 1e-12, "%g", rms);
 }
 
-/* Its learning rate rises where it was taken up again, and that is no stage. */
+/* The learning rate of an extended run rises where it was resumed, which is no change of stage. */
 TEST(a_run_that_was_extended_has_one_stage)
 {
     const fake f = { .optimizer = "muon", .lr = 0.5, .loss = 3.0, .more = "stages=" };
@@ -119,8 +117,8 @@ TEST(a_run_that_was_extended_has_one_stage)
     CHECK(ms_run_stage_change(&set.at[0]) == 0, "%lld", (long long)ms_run_stage_change(&set.at[0]));
 }
 
-/* What `auto` became stands in the summary; older ones have none. */
-TEST(what_computed_is_in_the_summary)
+/* The summary names the device and precision that `auto` became; older summaries do not. */
+TEST(device_and_precision_are_those_of_the_summary)
 {
     const fake  f   = { .optimizer = "muon", .lr = 0.5, .loss = 3.0, .more = "device=cuda:1" };
     const char *dir = fake_run(fresh_dir(), &f);
@@ -152,8 +150,7 @@ TEST(figures_of_nothing_are_nan)
     CHECK(ms_run_stage_change(&none) == 0 && ms_run_last_groups(&none) == NULL, "none");
 }
 
-/* Validations, measurements and the first step are not a step's usual time. */
-TEST(step_times_leave_others_out)
+TEST(step_times_leave_out_the_first_step_and_those_that_measure)
 {
     const char *dir = make_run(
         "{\"step\": 1, \"ms\": {\"data\": 900, \"model\": 0, \"optim\": 900, \"rest\": 0}}\n"
@@ -195,7 +192,7 @@ TEST(diverged_runs_have_no_loss)
     CHECK(strcmp(set.at[0].reason, "too high") == 0, "%s", set.at[0].reason);
 }
 
-TEST(empty_logs_are_noted)
+TEST(a_run_without_a_step_is_noted)
 {
     read_good(make_run("", NULL), 1, 1);
     check_note(0, "no step was made");
@@ -214,7 +211,7 @@ TEST(runs_that_never_validated_are_unfinished)
     }
 }
 
-TEST(null_losses_are_nan)
+TEST(a_null_loss_is_a_measured_nan)
 {
     read_good(make_run("{\"step\": 1, \"val_loss\": 2}\n{\"step\": 2, \"val_loss\": null}\n", done),
               1, 0);
@@ -249,8 +246,8 @@ TEST(a_cut_last_line_is_left_out)
     }
 }
 
-/* The summary has the last loss of a run that is done: a cut line does not move its end. */
-TEST(a_cut_line_keeps_the_last_loss)
+/* The summary has the last loss of a finished run, so that a cut line does not change it. */
+TEST(a_cut_line_does_not_change_the_last_loss)
 {
     read_good(make_run("{\"step\": 1, \"val_loss\": 2}\n{\"step\": 2, \"va",
                        "{\"status\": \"done\", \"last_val_loss\": 1.5}"),
@@ -280,7 +277,7 @@ TEST(damaged_lines_are_named)
         check_fails(make_run(cases[i].log, done), cases[i].words);
 }
 
-TEST(lines_may_have_anything_else)
+TEST(lines_may_have_unknown_or_odd_fields)
 {
     read_good(make_run("{\"step\": 7, \"loss\": \"x\", \"val_loss\": [], \"groups\": 3, \"ms\": "
                        "null, \"more\": {\"a\": [1]}}\n",
@@ -307,15 +304,14 @@ TEST(numbers_in_a_config_are_texts)
               1, 0);
     const ms_run *run = &set.at[0];
     CHECK(run->lr == 0.1 && run->steps == 100 && isnan(run->threshold), "%g", run->lr);
-    CHECK(strcmp(ms_run_text(run, "lr"), "0.1") == 0, "%s", ms_run_text(run, "lr"));
-    CHECK(strcmp(ms_run_text(run, "weight_decay"), "0.3") == 0, "%s",
-          ms_run_text(run, "weight_decay"));
-    CHECK(strcmp(ms_run_text(run, "steps"), "100") == 0, "%s", ms_run_text(run, "steps"));
-    CHECK(strcmp(ms_run_text(run, "tied"), "no") == 0, "%s", ms_run_text(run, "tied"));
+    assert_string_equal(ms_run_text(run, "lr"), "0.1");
+    assert_string_equal(ms_run_text(run, "weight_decay"), "0.3");
+    assert_string_equal(ms_run_text(run, "steps"), "100");
+    assert_string_equal(ms_run_text(run, "tied"), "no");
 }
 
-/* Runs from when all values of a config were text are compared with those of today. */
-TEST(old_and_new_configs_are_the_same)
+/* In configs of older versions all values are text. */
+TEST(old_and_new_configs_are_read_as_the_same)
 {
     ms_train_config cfg;
     ms_error        e;
@@ -383,12 +379,11 @@ static void make_below(const char *root, const char *name, bool is_run)
 
 TEST(runs_are_found_below)
 {
-    char     root[256];
-    ms_error e = { "" };
+    const char *root = fresh_dir();
+    ms_error    e    = { "" };
 
-    snprintf(root, sizeof root, "%s", fresh_dir());
     make_below(root, "b", true);
-    make_below(root, "b/inner", true); /* in a run: not one of its own */
+    make_below(root, "b/inner", true); /* directories in a run are not searched */
     make_below(root, "a", false);
     make_below(root, "a/y", true);
     make_below(root, "a/x", true);
@@ -404,21 +399,20 @@ TEST(runs_are_found_below)
     CHECK(strstr(set.at[0].dir, "/a/x") != NULL && strstr(set.at[1].dir, "/a/y") != NULL, "order");
     CHECK(strstr(set.at[2].dir, "/b") != NULL && strstr(set.at[3].dir, "/c/1/2/3") != NULL,
           "order");
-    /* again, and in other words */
+    /* by other paths the same runs are not added again */
     CHECK_OK_ERR(&e, ms_runset_add(&e, &set, root));
     CHECK_OK_ERR(&e, ms_runset_add(&e, &set, path_in(root, "b")));
     CHECK_OK_ERR(&e, ms_runset_add(&e, &set, path_in(root, "a/../b/")));
     CHECK(set.n == 4, "%zu runs", set.n);
-    /* one that holds none is wrong even beside others */
+    /* a path without runs is an error even beside others */
     CHECK_FAILS(&e, ms_runset_add(&e, &set, path_in(root, "empty")), MUSEC_EINVAL, "no run in it");
     CHECK(set.n == 4, "%zu runs", set.n);
 }
 
 TEST(a_bad_run_below_is_a_note)
 {
-    char root[256];
+    const char *root = fresh_dir();
 
-    snprintf(root, sizeof root, "%s", fresh_dir());
     make_below(root, "a", true);
     make_below(root, "b", true);
     make_below(root, "c", true);
@@ -429,19 +423,19 @@ TEST(a_bad_run_below_is_a_note)
     check_note(0, "/a/config.json: line 1: ");
     check_note(0, ": this run is left out");
     check_note(1, "/c/log.jsonl: line 1: ");
-    check_fails(path_in(root, "a"), "config.json: line 1: "); /* asked for by its name */
+    check_fails(path_in(root, "a"), "config.json: line 1: "); /* given by its own path */
     fake_text(path_in(root, "b"), "config.json", "[]");
     check_fails(root, "none of its 3 runs can be read; the first: ");
 }
 
-TEST(a_rate_of_zero_is_a_rate)
+TEST(a_run_with_a_rate_of_zero_is_read_and_noted)
 {
     read_good(with_config("{\"optimizer\": \"musec\", \"lr\": \"0\", \"steps\": \"3\"}"), 1, 1);
     CHECK(set.at[0].lr == 0.0, "%g", set.at[0].lr);
     check_note(0, "its lr is 0");
 }
 
-TEST(what_is_no_run_is_refused)
+TEST(paths_without_a_run_are_refused)
 {
     ms_error    e   = { "" };
     const char *dir = fresh_dir();
@@ -455,12 +449,12 @@ TEST(what_is_no_run_is_refused)
     check_fails(dir, "no run in it");
 }
 
-/* Links back would be followed for ever, or, each to each, for four levels of forty. */
-TEST(links_do_not_lead_astray)
+/* Followed, these links would make cycles, or four levels of forty links each. */
+TEST(symbolic_links_are_not_followed_in_circles)
 {
-    char root[256], name[32];
+    const char *root = fresh_dir();
+    char        name[32];
 
-    snprintf(root, sizeof root, "%s", fresh_dir());
     make_below(root, "run", true);
     make_below(root, "sub", false);
     for (int i = 0; i < 40; i++) {
@@ -473,7 +467,7 @@ TEST(links_do_not_lead_astray)
     read_good(root, 1, 0);
 }
 
-/* Seconds of the processor, not of the clock, that reading so many lines takes. */
+/* The processor time of reading so many lines, in seconds. */
 static double seconds_to_read(int lines)
 {
     const char *dir = make_run("", done);
@@ -495,9 +489,9 @@ static double seconds_to_read(int lines)
     return took;
 }
 
-/* A hundred thousand lines, as a long run has them: 16 times as many take 16 times as long, and 256
- * times if every line looked at all before it.  Between these is the bound, in the middle. */
-TEST(long_logs_take_time_by_their_lines)
+/* 16 times as many lines take 16 times as long, or 256 times if each line were compared with all
+ * before it; the bound is their geometric mean.  A long run has a hundred thousand lines. */
+TEST(the_time_to_read_a_log_is_linear_in_its_lines)
 {
     const double few = seconds_to_read(6250), many = seconds_to_read(100000);
     print_message("6250 lines: %.3f s, 100000: %.3f s\n", few, many);

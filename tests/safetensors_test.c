@@ -1,5 +1,5 @@
-/* safetensors_test.c - .safetensors files put together here, good ones and damaged ones, and those
- * that we write. */
+/* safetensors_test.c - .safetensors files that are assembled here, valid and damaged, and files
+ * that the library writes. */
 #define _XOPEN_SOURCE 700
 #include "check.h"
 
@@ -13,7 +13,7 @@
 #include "core/safetensors.h"
 #include "scratch.h"
 
-/* Length, header and data, one behind the other; returns the bytes of all. */
+/* A file of length, header and data; returns its bytes. */
 static size_t make(unsigned char *out, const char *header, const void *data, size_t data_bytes)
 {
     const size_t n = strlen(header);
@@ -34,6 +34,12 @@ static void expect_failure(const char *path, const char *words, const char *what
     CHECK(strncmp(e.text, path, strlen(path)) == 0, "%s: no path in: %s", what, e.text);
     CHECK(strstr(e.text, words) != NULL, "%s: no '%s' in: %s", what, words, e.text);
     ms_safetensors_close(&s);
+}
+
+static void expect_bad(const void *bytes, size_t n, const char *words, const char *what)
+{
+    put_file(tmp_path("bad.st"), bytes, n);
+    expect_failure(tmp_path("bad.st"), words, what);
 }
 
 #define MIXED                                                                   \
@@ -60,7 +66,7 @@ static size_t make_mixed(unsigned char *out)
     return make(out, MIXED, data, sizeof data);
 }
 
-TEST(reads_all_float_types)
+TEST(tensors_of_all_float_types_are_read)
 {
     static const struct {
         const char *name, *dtype;
@@ -95,8 +101,8 @@ TEST(reads_all_float_types)
         CHECK(memcmp(t->shape, want[i].shape, sizeof want[i].shape) == 0, "%s: shape", t->name);
         CHECK(ms_safetensors_readable(t) == want[i].readable, "%s", t->name);
         if (!want[i].readable) {
-            CHECK(ms_safetensors_read(&e, &s, i, &a) == MUSEC_EFORMAT, "%s", t->name);
-            CHECK(strstr(e.text, t->name) && strstr(e.text, t->dtype), "%s", e.text);
+            CHECK_FAILS(&e, ms_safetensors_read(&e, &s, i, &a), MUSEC_EFORMAT, t->name);
+            CHECK(strstr(e.text, t->dtype) != NULL, "%s", e.text);
             continue;
         }
         CHECK_OK_ERR(&e, ms_safetensors_read(&e, &s, i, &a));
@@ -120,7 +126,7 @@ TEST(reads_all_float_types)
 }
 
 /* All 65536 patterns of both 16-bit types, each against the definition of its format. */
-TEST(half_precision_is_exact)
+TEST(f16_and_bf16_are_read_exactly)
 {
     enum { N = 65536 };
     static uint16_t      half[2][N];
@@ -161,7 +167,7 @@ TEST(half_precision_is_exact)
 #define T(name, dtype, shape, offsets) \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 
-TEST(damaged_headers)
+TEST(damaged_headers_are_refused_with_the_reason)
 {
     static const struct {
         const char *header;
@@ -217,33 +223,27 @@ TEST(damaged_headers)
     const unsigned char zeros[32] = { 0 };
     unsigned char       file[512] = { 0 };
 
-    for (size_t c = 0; c < COUNT(cases); c++) {
-        put_file(tmp_path("bad.st"), file, make(file, cases[c].header, zeros, cases[c].data_bytes));
-        expect_failure(tmp_path("bad.st"), cases[c].words, cases[c].header);
-    }
+    for (size_t c = 0; c < COUNT(cases); c++)
+        expect_bad(file, make(file, cases[c].header, zeros, cases[c].data_bytes), cases[c].words,
+                   cases[c].header);
 }
 
-TEST(damaged_files)
+TEST(files_that_are_no_safetensors_files_are_refused)
 {
     unsigned char file[64] = { 0 };
 
     expect_failure(tmp_path("missing.st"), "cannot open for reading (No such file", "no file");
     expect_failure(check_tmp_dir(), "Is a directory", "a directory");
     expect_failure("/dev/null", "from a pipe or device", "a device");
-    put_file(tmp_path("x.st"), file, 0);
-    expect_failure(tmp_path("x.st"), "only 0 bytes", "an empty file");
-    put_file(tmp_path("x.st"), "\x93NUMPY\1\0aaaaaaaaaa", 18);
-    expect_failure(tmp_path("x.st"), "is not a .safetensors file", "an .npy file");
+    expect_bad(file, 0, "only 0 bytes", "an empty file");
+    expect_bad("\x93NUMPY\1\0aaaaaaaaaa", 18, "is not a .safetensors file", "an .npy file");
     memset(file, 0xFF, 8);
-    put_file(tmp_path("x.st"), file, sizeof file);
-    expect_failure(tmp_path("x.st"), "header of 18446744073709551615 bytes", "the longest header");
+    expect_bad(file, sizeof file, "header of 18446744073709551615 bytes", "the longest header");
     make(file, "{}", NULL, 0);
     file[0] = 57; /* one more than there is */
-    put_file(tmp_path("x.st"), file, sizeof file);
-    expect_failure(tmp_path("x.st"), "header of 57 bytes in a file of 64",
-                   "a header beyond the file");
-    CHECK(ms_safetensors_open(NULL, tmp_path("x.st"), &(ms_safetensors){ 0 }) == MUSEC_EFORMAT,
-          "nobody listens");
+    expect_bad(file, sizeof file, "header of 57 bytes in a file of 64", "a header beyond the file");
+    CHECK(ms_safetensors_open(NULL, tmp_path("bad.st"), &(ms_safetensors){ 0 }) == MUSEC_EFORMAT,
+          "without an ms_error");
 }
 
 TEST(too_many_dimensions_only_matter_when_read)
@@ -262,7 +262,7 @@ TEST(too_many_dimensions_only_matter_when_read)
     ms_safetensors_close(&s);
 }
 
-TEST(file_that_shrinks_after_opening)
+TEST(a_file_that_shrinks_after_opening_is_an_error)
 {
     unsigned char  file[2048] = { 0 };
     const size_t   n          = make_mixed(file);
@@ -286,13 +286,12 @@ TEST(every_truncation_is_an_error)
     for (size_t cut = 0; cut < n; cut++) {
         char what[96];
         snprintf(what, sizeof what, "%zu of %zu bytes", cut, n);
-        put_file(tmp_path("cut.st"), file, cut);
-        expect_failure(tmp_path("cut.st"), "", what);
+        expect_bad(file, cut, "", what);
     }
 }
 
-/* Random damage: whatever comes, the reader decides and never crashes (ASan watches). */
-TEST(random_mutations)
+/* Run under ASan, too: the reader accepts or refuses randomly damaged files and never crashes. */
+TEST(random_damage_is_read_or_refused)
 {
     static const char alphabet[] = "{}[],:\"0123456789FBI_-.eE \\u\n";
     const uint64_t    key        = ms_rand_key(1, "safetensors_test mutations");
@@ -338,18 +337,8 @@ TEST(random_mutations)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static size_t get(const char *path, unsigned char *out, size_t bytes)
-{
-    FILE  *f = fopen(path, "rb");
-    size_t n;
-    CHECK(f != NULL, "%s", path);
-    n = fread(out, 1, bytes, f);
-    CHECK(n < bytes && fclose(f) == 0, "%s", path);
-    return n;
-}
-
-/* Byte for byte what the format's description says, f64 ahead of f32, and that of bf16. */
-TEST(writes_the_format_exactly)
+/* By the format's description; tensors of f64 come first, then f32, then bf16. */
+TEST(written_files_have_the_bytes_of_the_format)
 {
     static const char header[] =
         "{\"__metadata__\":{\"step\":\"7\",\"k\\\"\":\"\xC3\xA4\"},"
@@ -366,7 +355,8 @@ TEST(writes_the_format_exactly)
                                        { "wide", MUSEC_F64, 0, { 0 }, f64 },
                                        { "none", MUSEC_F32, 2, { 0, 5 }, NULL } };
     const size_t        length     = (sizeof header - 1 + 7) / 8 * 8;
-    unsigned char       want[512]  = { 0 }, got[512];
+    unsigned char       want[512]  = { 0 };
+    blob                got;
     ms_error            e;
 
     want[0] = (unsigned char)length; /* below 65536 */
@@ -377,11 +367,12 @@ TEST(writes_the_format_exactly)
     memcpy(want + 16 + length, f32, sizeof f32);
     memcpy(want + 28 + length, bf16, sizeof bf16);
     CHECK_OK_ERR(&e, ms_safetensors_write(&e, tmp_path("out.st"), tensors, 4, words, 2));
-    CHECK(get(tmp_path("out.st"), got, sizeof got) == 34 + length, "its length");
-    CHECK(memcmp(got, want, 34 + length) == 0, "its header is %.*s", (int)length, got + 8);
+    get_file(tmp_path("out.st"), &got);
+    CHECK(got.n == 34 + length && memcmp(got.p, want, 34 + length) == 0,
+          "%zu bytes, the header is %.*s", got.n, (int)length, got.p + 8);
     CHECK_OK_ERR(&e, ms_safetensors_write(&e, tmp_path("out.st"), NULL, 0, NULL, 0));
-    CHECK(get(tmp_path("out.st"), got, sizeof got) == 16, "the length of an empty file");
-    CHECK(memcmp(got, "\x8\0\0\0\0\0\0\0{}      ", 16) == 0, "an empty file");
+    get_file(tmp_path("out.st"), &got);
+    CHECK(got.n == 16 && memcmp(got.p, "\x8\0\0\0\0\0\0\0{}      ", 16) == 0, "an empty file");
 }
 
 static musec_status countdown(ms_error *e, void *arg, size_t index, const void **data)
@@ -423,11 +414,10 @@ TEST(written_files_are_read_back)
     ms_npy_free(&a);
     ms_safetensors_close(&s);
 
-    left = 1; /* the source fails in the middle: the old file stays */
-    CHECK(ms_safetensors_write_from(&e, tmp_path("rt.st"), &writer, tensors, 3, NULL, 0) ==
-              MUSEC_EDEVICE,
-          "a source that fails");
-    CHECK(strcmp(e.text, "nothing left") == 0, "%s", e.text);
+    left = 1; /* the data source fails in the middle: the old file stays */
+    CHECK_FAILS(&e, ms_safetensors_write_from(&e, tmp_path("rt.st"), &writer, tensors, 3, NULL, 0),
+                MUSEC_EDEVICE, "nothing left");
+    assert_string_equal(e.text, "nothing left");
     CHECK_OK_ERR(&e, ms_safetensors_open(&e, tmp_path("rt.st"), &s));
     CHECK(s.n_metadata == 2, "the old file was replaced");
     ms_safetensors_close(&s);
@@ -437,13 +427,12 @@ static void expect_refusal(const ms_tensor_out *tensors, size_t n, const char *c
                            size_t n_words, const char *why)
 {
     ms_error e = { "" };
-    CHECK(ms_safetensors_write(&e, tmp_path("no.st"), tensors, n, words, n_words) == MUSEC_EINVAL,
-          "%s", why);
-    CHECK(strstr(e.text, why) != NULL, "no '%s' in: %s", why, e.text);
+    CHECK_FAILS(&e, ms_safetensors_write(&e, tmp_path("no.st"), tensors, n, words, n_words),
+                MUSEC_EINVAL, why);
     CHECK(access(tmp_path("no.st"), F_OK) != 0, "%s: a file was left", why);
 }
 
-TEST(what_cannot_be_written)
+TEST(files_that_cannot_be_written_are_refused)
 {
     static const float x[2] = { 1, 2 };
     static const struct {

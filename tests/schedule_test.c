@@ -1,5 +1,5 @@
-/* schedule_test.c - what each step uses, held to the tables of the runs that the presets repeat;
- * and stages that make no sense. */
+/* schedule_test.c - the schedule of each step, against the tables of the runs that the presets
+ * reproduce, and invalid stages. */
 #include "check.h"
 
 #include <math.h>
@@ -18,10 +18,10 @@ static ms_schedule made(const ms_train_config *cfg)
     return s;
 }
 
-/* ---- the tables of the code base ------------------------------------------------------------- */
+/* ---- the tables of the reference runs -------------------------------------------------------- */
 
-/* Rows of a table: from `first` to the next row's first, batch and windows in blocks of 128 tokens,
- * and the weights of the next tokens at the row's start and towards its end. */
+/* A row holds from step `first` to the next row's first: batch, windows in blocks of 128 tokens,
+ * and the weights of the next tokens at its start and towards its end. */
 typedef struct row {
     int64_t first, batch, doc, short_blocks, long_blocks;
     double  from[3], to[3];
@@ -62,7 +62,7 @@ static double medium_lr(int64_t step)
     return step >= 4700 ? 0.1 : 2.0 - 1.9 * (double)(step - 1410) / 3290.0;
 }
 
-/* Of the new gradient: 1 - mu. */
+/* The weight of the new gradient, 1 - mu. */
 static double paper_beta(int64_t step, int64_t steps)
 {
     const double up   = step < 300 ? (double)step / 300.0 : 1.0;
@@ -109,7 +109,7 @@ static void check_table(const char *name, const row *rows, double (*lr)(int64_t 
           name, (int)steps);
 }
 
-TEST(small_is_the_table)
+TEST(preset_small_has_the_schedule_of_its_table)
 {
     const ms_train_config cfg = train_config("small", "muon", "");
     const ms_schedule     s   = made(&cfg);
@@ -119,10 +119,10 @@ TEST(small_is_the_table)
     CHECK(s.scheduled == 1380 && s.n_stages == 4, "%d stages", s.n_stages);
 }
 
-TEST(medium_is_the_table) { check_table("medium", medium_rows, medium_lr); }
+TEST(preset_medium_has_the_schedule_of_its_table) { check_table("medium", medium_rows, medium_lr); }
 
-/* 8000 steps and the extension; changes at 667, 1334, 2000. */
-TEST(wide_doubles_medium)
+/* It has 8000 steps and the extension, and changes at 667, 1334 and 2000. */
+TEST(preset_wide_has_twice_the_batches_of_medium)
 {
     static const int64_t  first[] = { 0, 667, 1334, 2000, 8040 };
     static const int64_t  batch[] = { 262144, 524288, 786432, 1048576 };
@@ -134,7 +134,7 @@ TEST(wide_doubles_medium)
     CHECK(ms_schedule_at(&s, 8039).lr_scale == 0.1 && s.max_tokens == 131072, "the end");
 }
 
-/* ---- what stages mean ------------------------------------------------------------------------ */
+/* ---- stages ---------------------------------------------------------------------------------- */
 
 static ms_train_config hundred_steps(const char *stages)
 {
@@ -144,7 +144,7 @@ static ms_train_config hundred_steps(const char *stages)
     return cfg;
 }
 
-TEST(a_run_without_stages_is_one)
+TEST(a_run_without_stages_has_one)
 {
     ms_train_config cfg = hundred_steps("");
     for (int blank = 0; blank < 2; blank++) {
@@ -175,7 +175,7 @@ TEST(lengths_are_steps_shares_or_the_rest)
         int64_t     end[4];
     } cases[] = {
         { "10; 20; rest", 3, { 10, 30, 100 } },
-        { "10; 20", 2, { 10, 100 } }, /* the last one goes on */
+        { "10; 20", 2, { 10, 100 } }, /* the last one is extended */
         { "25%; 33.4%; 1e1;", 3, { 25, 58, 100 } },
         { "0; 10; 0%; rest", 2, { 10, 100 } }, /* of no steps */
         { "rest", 1, { 100 } },
@@ -195,7 +195,7 @@ TEST(lengths_are_steps_shares_or_the_rest)
     }
 }
 
-/* Fewer steps than stages: what is not reached neither runs nor takes memory. */
+/* Stages that are not reached neither run nor take memory. */
 TEST(a_short_run_stays_in_early_stages)
 {
     ms_train_config cfg = train_config("small", "muon", "");
@@ -240,13 +240,13 @@ TEST(momentum_warms_up_and_cools_down)
     CHECK(fabs(ms_schedule_at(&s, 10).beta - 0.15) <= 1e-12, "half-way up");
     CHECK(ms_schedule_at(&s, 20).beta == 0.05 && ms_schedule_at(&s, 89).beta == 0.05, "between");
     CHECK(fabs(ms_schedule_at(&s, 94).beta - 0.15) <= 1e-12, "half-way down");
-    train_set(&cfg, "steps", "12"), train_set(&cfg, "momentum-cooldown", "12"); /* they meet */
+    train_set(&cfg, "steps", "12"), train_set(&cfg, "momentum-cooldown", "12"); /* they overlap */
     const ms_schedule both = made(&cfg);
     for (int64_t step = 0; step < 12; step++) {
         const double beta = ms_schedule_at(&both, step).beta;
         CHECK(beta >= 0.05 && beta <= 0.25, "step %d: %g", (int)step, beta);
     }
-    CHECK(ms_schedule_at(&both, 11).beta == 0.25, "the end counts");
+    CHECK(ms_schedule_at(&both, 11).beta == 0.25, "the cooldown prevails");
 }
 
 /* ---- refusals -------------------------------------------------------------------------------- */
@@ -266,7 +266,7 @@ TEST(wrong_stages_are_refused_by_number)
         { "10; ; rest", "stage 2", "empty" },
         { "10;;rest", "stage 2", "empty" },
         { "; 10", "stage 1", "empty" },
-        { "0; 0; x", "stage 3", "\"x\"" }, /* those of no steps count */
+        { "0; 0; x", "stage 3", "\"x\"" }, /* stages of no steps are numbered */
         { "10 batch", "stage 1", "\"batch\"" },
         { "10 batch=", "stage 1", "\"batch=\"" },
         { "10 batch=-8", "stage 1", "batch=-8" },
@@ -292,18 +292,16 @@ TEST(wrong_stages_are_refused_by_number)
         { "10; 10; 10 doc=0", "stage 3", "document 0" },
         { "10 batch=134217728", "stage 1", "2^26" },
         { "rest; 10", "stage 2", "rest" },
-        { "10; 200 size=4", "stage 2", "size=4" }, /* reached in part */
-        { "100; 10 size=4", "stage 2", "size=4" }, /* and not at all */
+        { "10; 200 size=4", "stage 2", "size=4" }, /* a stage that is reached in part */
+        { "100; 10 size=4", "stage 2", "size=4" }, /* a stage that is not reached */
     };
     char many[256] = "";
     for (size_t i = 0; i < COUNT(bad); i++) {
         const ms_train_config cfg = hundred_steps(bad[i].stages);
         ms_schedule           s;
-        ms_error              e  = { "" };
-        const musec_status    st = ms_schedule_make(&e, &cfg, &s);
-        CHECK(st == MUSEC_EINVAL, "\"%s\": %s", bad[i].stages, musec_status_name(st));
-        CHECK(strstr(e.text, bad[i].stage) != NULL && strstr(e.text, bad[i].what) != NULL,
-              "\"%s\": said \"%s\"", bad[i].stages, e.text);
+        ms_error              e = { "" };
+        CHECK_FAILS(&e, ms_schedule_make(&e, &cfg, &s), MUSEC_EINVAL, bad[i].stage);
+        CHECK(strstr(e.text, bad[i].what) != NULL, "\"%s\": \"%s\"", bad[i].stages, e.text);
     }
     for (int i = 0; i < MS_STAGES + 1; i++)
         snprintf(many + strlen(many), sizeof many - strlen(many), "1;");
@@ -331,14 +329,13 @@ TEST(wrong_settings_are_refused)
         ms_schedule     s;
         ms_error        e = { "" };
         train_set(&cfg, bad[i].key, bad[i].value);
-        CHECK(ms_schedule_make(&e, &cfg, &s) == MUSEC_EINVAL && strstr(e.text, bad[i].what) != NULL,
-              "%s is \"%s\": said \"%s\"", bad[i].key, bad[i].value, e.text);
+        CHECK_FAILS(&e, ms_schedule_make(&e, &cfg, &s), MUSEC_EINVAL, bad[i].what);
     }
 }
 
-/* ---- texts at random ------------------------------------------------------------------------- */
+/* ---- random texts ---------------------------------------------------------------------------- */
 
-/* Up to 13 words of these, each of which ends with '|'. */
+/* Up to 13 of these words, each of which ends with '|'. */
 static void random_text(char *text, size_t bytes, uint64_t *draw)
 {
     static const char words[] =
@@ -372,7 +369,7 @@ static void check_sound(const ms_schedule *s, const char *text)
     }
 }
 
-TEST(texts_at_random_do_no_harm)
+TEST(random_texts_make_sound_stages_or_are_refused)
 {
     ms_train_config cfg  = hundred_steps("");
     uint64_t        draw = 20;
@@ -388,14 +385,13 @@ TEST(texts_at_random_do_no_harm)
             good++;
             check_sound(&s, text);
         } else {
-            CHECK(strstr(e.text, "stage ") != NULL, "\"%s\": said \"%s\"", text, e.text);
+            CHECK(strstr(e.text, "stage ") != NULL, "\"%s\": \"%s\"", text, e.text);
         }
     }
     CHECK(good > 200, "%d texts were stages", good);
 }
 
-/* Up to the first step in which they differ, two schedules are the same. */
-TEST(schedules_that_begin_alike)
+TEST(two_schedules_are_the_same_until_the_first_step_that_differs)
 {
     static const struct {
         const char *key, *value;

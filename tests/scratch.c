@@ -9,7 +9,7 @@
 
 #include "check.h"
 
-typedef struct kept_path { /* all are kept to the end, so that none has to be freed */
+typedef struct kept_path { /* in a list of all paths, so that none is leaked memory */
     struct kept_path *before;
     char              text[];
 } kept_path;

@@ -1,4 +1,4 @@
-/* scratch.h - small files in directories that are the test's own. */
+/* scratch.h - small files in the temporary directory of the test program. */
 #ifndef MS_TESTS_SCRATCH_H
 #define MS_TESTS_SCRATCH_H
 
@@ -14,9 +14,9 @@ void get_file(const char *path, blob *b);
 void put_file(const char *path, const void *p, size_t n);
 void put_text(const char *path, const char *text);
 
-/* Makes an empty directory. */
+/* Makes a new empty directory and returns its path. */
 const char *fresh_dir(void);
-/* A path in a directory, and in the directory of the test program.  It lives as long as that. */
+/* A path in `dir`, and in the temporary directory.  Neither has to be freed. */
 const char *path_in(const char *dir, const char *name);
 const char *tmp_path(const char *name);
 

@@ -1,4 +1,4 @@
-/* section_plots_test.c - what sections share: names of figures, and which runs stand together. */
+/* section_plots_test.c - what sections share: names of figures, and which runs are compared. */
 #include "check.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 /* ---- names of figures ------------------------------------------------------------------------ */
 
-/* The figures of two runs on each of these sets of data have names of their own, and these. */
+/* With two runs on each data set all blocks have different ids, and these are among them. */
 static void check_names(const char *const data[], const char *const want[], size_t n)
 {
     char        text[8][128];
@@ -49,13 +49,11 @@ TEST(names_of_figures_differ)
 
 /* ---- all runs -------------------------------------------------------------------------------- */
 
-/* Two runs of one seed: the one that does not count has no threshold either. */
-TEST(muon_has_no_threshold)
+/* Two runs have the same seed: the one that is not compared has no threshold either. */
+TEST(runs_of_muon_are_listed_without_a_threshold)
 {
-    static const char *const runs[] = { "muon lr=0.1 loss=2", "muon lr=0.1 loss=2" };
-
-    make(&usual, runs, COUNT(runs));
-    for (size_t i = 0; i < COUNT(runs); i++) {
+    MAKE("muon lr=0.1 loss=2", "muon lr=0.1 loss=2");
+    for (size_t i = 0; i < 2; i++) {
         const ms_table *t = &block("runs")->table;
         CHECK(strcmp(t->cells[(i + 1) * strlen(t->align) + 4], "-") == 0, "run %zu: D %s", i,
               t->cells[(i + 1) * strlen(t->align) + 4]);
@@ -64,8 +62,8 @@ TEST(muon_has_no_threshold)
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-/* One of three runs of Muon was on a GPU: its time is no CPU's, nor its precision. */
-TEST(runs_on_two_devices_are_told)
+/* One of three runs of Muon was on a GPU: its time is not averaged with those of the CPU. */
+TEST(times_are_compared_on_one_device_and_both_are_named)
 {
     static const char *const runs[] = {
         "muon lr=0.1 loss=2 device=cuda:1",
@@ -79,11 +77,10 @@ TEST(runs_on_two_devices_are_told)
     check_row("training", 5, "precision|bfloat16, float32 masters and float32");
     check_row("training", 6, "device|cuda:1 and cpu");
     assert_int_equal(now.set.n_notes, 1);
-    CHECK(strcmp(now.set.notes[0],
-                 "runs on pico, builtin differ in their precision (bf16 and f32), "
-                 "and are compared all the same") == 0,
-          "%s", now.set.notes[0]);
-    make(&usual, runs, COUNT(runs)); /* two of each: the first */
+    assert_string_equal(now.set.notes[0],
+                        "runs on pico, builtin differ in their precision (bf16 and f32), "
+                        "and are compared all the same");
+    make(&usual, runs, COUNT(runs)); /* two of each device: those of the first */
     check_row("step-times", 0, "pico, builtin|Muon|10.000|3.000|30.0|1.000|1");
     check_row("step-times", 1, "pico, builtin|SPECTRA|10.000|3.000|30.0|1.000|1");
     make(&usual, runs + 1, 2);

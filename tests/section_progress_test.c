@@ -1,12 +1,12 @@
-/* section_progress_test.c - what a page of a few runs shows of each. */
+/* section_progress_test.c - the progress of each run on a page of a few runs. */
 #include "check.h"
 
 #include <string.h>
 
 #include "section_rig.h"
 
-/* One run: its learning rates, logits and speed, step by step; of seven there is none. */
-TEST(a_run_has_its_progress)
+/* The figure has learning rates, logits and speed by step; pages of more than six runs lack it. */
+TEST(up_to_six_runs_have_curves_of_their_progress)
 {
     static const char *const runs[] = { "muon lr=0.1 loss=3", "muon lr=0.2 loss=3",
                                         "muon lr=0.3 loss=3", "muon lr=0.4 loss=3",

@@ -29,7 +29,7 @@ void make(const ms_report_options *options, const char *const *runs, size_t n)
     make_sections(options);
 }
 
-/* ---- what is in the page --------------------------------------------------------------------- */
+/* ---- contents of the page -------------------------------------------------------------------- */
 
 const ms_section *section(const char *id)
 {
@@ -75,7 +75,6 @@ void check_point(const ms_curve *c, size_t at, double x, double y)
               y);
 }
 
-/* Row `row` of a table, 0 being the first below the names, as "a|b|c". */
 void check_row(const char *table, size_t row, const char *want)
 {
     const ms_table *t         = &block(table)->table;

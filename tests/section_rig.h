@@ -1,4 +1,4 @@
-/* section_rig.h - the sections of runs made up in memory, and looks at what stands in them. */
+/* section_rig.h - the sections of runs made up in memory, and checks of their contents. */
 #ifndef MS_TESTS_SECTION_RIG_H
 #define MS_TESTS_SECTION_RIG_H
 
@@ -21,8 +21,8 @@ void make(const ms_report_options *options, const char *const *runs, size_t n);
          COUNT(((const char *const[]){ __VA_ARGS__ })))
 void make_sections(const ms_report_options *options); /* of the runs in now.set */
 
-const ms_section *section(const char *id); /* NULL: it is not there */
-/* These fail where there is none. */
+const ms_section *section(const char *id); /* NULL: there is none */
+/* These fail the test where there is none. */
 const ms_block *block(const char *id);
 const ms_panel *panel(const char *figure, size_t number);
 const ms_curve *curve(const char *figure, size_t number, const char *label);

@@ -1,11 +1,11 @@
-/* section_tables_test.c - the widths of usable rates, worked out by hand. */
+/* section_tables_test.c - the ranges of usable learning rates, compared with hand calculations. */
 #include "check.h"
 
 #include <string.h>
 
 #include "section_rig.h"
 
-TEST(ranges_end_at_bad_rates_and_edges)
+TEST(usable_ranges_end_at_bad_rates_and_at_the_edges_of_the_sweep)
 {
     static const char *const runs[] = {
         "muon lr=0.01 loss=2.03",   "muon lr=0.02 loss=2.05", /* over 2.04: ends the range */
@@ -26,9 +26,9 @@ TEST(ranges_end_at_bad_rates_and_edges)
 }
 
 /* 10 % above 2 is 2.2, half way to 2.4 and a quarter of the way to 2.8, in the logarithm of the
- * rate: 0.1 / 100^(1/2) = 0.01 and 0.1 x 16^(1/4) = 0.2.  A method that is best at an
- * edge ends there. */
-TEST(three_rates_have_a_width)
+ * rate: 0.1 / 100^(1/2) = 0.01 and 0.1 x 16^(1/4) = 0.2.  The range of a method whose best rate is
+ * at an edge ends there. */
+TEST(the_edges_of_a_range_are_interpolated)
 {
     static const char *const runs[] = {
         "muon lr=0.001 loss=2.4",   "muon lr=0.1 loss=2",       "muon lr=1.6 loss=2.8",
@@ -43,11 +43,10 @@ TEST(three_rates_have_a_width)
         "pico, builtin|MuonClip|2.0000|0.001|0.001|0.01|10|low|3|100|1.6|2.8000|0 of 3|0 of 3|1");
 }
 
-/* One that stalled is drawn where it is, in a square, and is neither a best nor a usable rate: not
- * even with the lowest loss of all. */
-TEST(stalled_runs_are_told_apart)
+/* A stalled run is drawn at its loss, in a square, and its rate is neither the best nor usable,
+ * even if its loss is the lowest of all. */
+TEST(stalled_runs_are_drawn_but_never_best)
 {
-    const ms_panel *p;
     const ms_curve *c;
     size_t          squares = 0;
 
@@ -64,10 +63,10 @@ TEST(stalled_runs_are_told_apart)
     check_point(c, 2, 0.2, 1.5);
     CHECK(c->at[0].stalled == 1 && c->at[1].stalled == 0, "%zu", c->at[0].stalled);
     check_has(c->at[0].tip, "1 of 1 stalled");
-    p = &block("loss-lr")->figure.panels[0];
+    const ms_panel *p = panel("loss-lr", 0);
     for (size_t i = 0; i < p->n; i++)
         if (strcmp(p->curves[i].label, "stalled") == 0) {
-            CHECK(p->curves[i].n == 1 && p->curves[i].at[0].extra, "a square is no row");
+            CHECK(p->curves[i].n == 1 && p->curves[i].at[0].extra, "a square has no row");
             squares++;
         }
     CHECK(squares == 4, "%zu squares", squares);

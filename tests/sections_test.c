@@ -1,5 +1,4 @@
-/* sections_test.c - runs made up in memory, and the numbers that the sections must make of them,
- * worked out by hand. */
+/* sections_test.c - the numbers in sections of made-up runs, compared with hand calculations. */
 #include "check.h"
 
 #include <math.h>
@@ -47,25 +46,23 @@ TEST(losses_are_those_of_the_best_settings)
     check_has(c->at[2].tip, "1 of 2 diverged");
     CHECK(c->at[2].n_diverged == 1 && c->at[1].n_diverged == 0, "%zu, %zu", c->at[2].n_diverged,
           c->at[1].n_diverged);
-    c = &panel("loss-lr", 0)->curves[2]; /* the cross of the one that did */
+    c = &panel("loss-lr", 0)->curves[2]; /* the cross of the seed that diverged */
     assert_int_equal(c->n, 1);
     check_point(c, 0, 0.5, NAN);
-    CHECK(strcmp(c->label, "Soft Musec") == 0 && strstr(c->at[0].tip, "1 of 2 diverged") != NULL,
-          "%s: %s", c->label, c->at[0].tip);
+    assert_string_equal(c->label, "Soft Musec");
+    check_has(c->at[0].tip, "1 of 2 diverged");
     check_row("stability", 0,
               "pico, builtin|Soft Musec|2.9000|0.1|0.1|0.2|2|low|3|2.5|0.5|4.0000, 1 of 2 "
               "diverged|1 of 6|0 of 6|1");
-    CHECK(strcmp(
-              block("loss-lr")->figure.caption,
-              "The last validation loss of each method. Bands reach from the lowest to the highest "
-              "seed. Crosses at the upper edge: runs that diverged. Gradients sum8, QK-norm on, 1 "
-              "to 2 seeds.") == 0,
-          "%s", block("loss-lr")->figure.caption);
+    assert_string_equal(
+        block("loss-lr")->figure.caption,
+        "The last validation loss of each method. Bands reach from the lowest to the highest seed. "
+        "Crosses at the upper edge: runs that diverged. Gradients sum8, QK-norm on, 1 to 2 seeds.");
     check_has(block("loss-lr")->notes, "the mean over the seeds that did not");
 }
 
 /* Eight losses 3.0, 3.1, ... 3.6 and 50: three quarters reach 3.5, so the top is 4.0. */
-TEST(a_bad_point_does_not_flatten_the_rest)
+TEST(a_far_outlier_does_not_set_the_range)
 {
     const char *runs[] = { "muon lr=0.01 loss=3",   "muon lr=0.02 loss=3.1",
                            "muon lr=0.03 loss=3.2", "muon lr=0.04 loss=3.3",
@@ -74,7 +71,7 @@ TEST(a_bad_point_does_not_flatten_the_rest)
 
     make(&usual, runs, 8);
     CHECK(fabs(panel("loss-lr", 0)->y_max - 4.0) <= 1e-12, "top %g", panel("loss-lr", 0)->y_max);
-    runs[7] = "muon lr=0.08 loss=4.4"; /* a little higher, and seven alone: nothing is bad */
+    runs[7] = "muon lr=0.08 loss=4.4"; /* neither a little higher nor absent is it cut off */
     for (size_t n = 7; n <= 8; n++) {
         make(&usual, runs, n);
         CHECK(isnan(panel("loss-lr", 0)->y_max), "no limit of %zu", n);
@@ -92,9 +89,9 @@ TEST(effective_steps_are_rates_times_norms)
 
 /* ---- controls -------------------------------------------------------------------------------- */
 
-/* At lr 0.2 Soft Musec's best has D 0.05: Muon at 0.01.  At 0.1 its best has D 0.25, and Muon was
- * not run at 0.025. */
-TEST(muon_is_paired_at_lr_times_d)
+/* At lr 0.2 Soft Musec's best has D 0.05, and the control is Muon at 0.01.  At 0.1 its best has D
+ * 0.25, and Muon was not run at 0.025. */
+TEST(muon_is_the_control_at_lr_times_d)
 {
     const ms_curve *c;
 
@@ -106,13 +103,12 @@ TEST(muon_is_paired_at_lr_times_d)
     c = curve("controls", 0, "Muon at lr");
     assert_int_equal(c->n, 3);
     check_point(c, 1, 0.2, 3.5);
-    CHECK(strstr(section("controls")->blocks[1].text,
-                 "no run of Muon at 0.025 (lr 0.1 x D 0.25), 0.025 (lr 0.5 x D 0.05).") != NULL,
-          "%s", section("controls")->blocks[1].text);
+    check_has(section("controls")->blocks[1].text,
+              "no run of Muon at 0.025 (lr 0.1 x D 0.25), 0.025 (lr 0.5 x D 0.05).");
 }
 
-/* Steps divided by D are Muon's at the same rate, whatever D is. */
-TEST(muon_is_paired_at_lr_with_steps_of_one)
+/* Steps divided by D have the length of Muon's at the same rate, whatever D is. */
+TEST(muon_is_the_control_at_lr_with_steps_of_unit_scale)
 {
     const ms_curve *c;
 
@@ -127,8 +123,8 @@ TEST(muon_is_paired_at_lr_with_steps_of_one)
     check_has(block("controls")->notes, "update-scale unit");
 }
 
-/* The method's best at 0.1 has D 0.25, but exact was run with 0.5: that is what is compared. */
-TEST(forms_are_compared_at_their_setting)
+/* The method's best at 0.1 has D 0.25, but `exact` was run with 0.5: both are compared at 0.5. */
+TEST(forms_of_the_operator_are_compared_at_equal_settings)
 {
     const char *runs[COUNT(sweep) + 2];
 
@@ -140,8 +136,8 @@ TEST(forms_are_compared_at_their_setting)
     check_point(curve("controls", 0, "Soft Musec, exact"), 0, 0.1, 2.7);
     check_point(curve("controls", 0, "Soft Musec"), 1, 0.2, 2.9);
     check_point(curve("controls", 0, "Soft Musec, fast"), 0, 0.2, 2.6);
-    /* among all methods the forms do not stand */
-    assert_int_equal(panel("loss-lr", 0)->n, 2 + 1); /* a curve of crosses */
+    /* the figure of all methods has no curves of forms */
+    assert_int_equal(panel("loss-lr", 0)->n, 2 + 1); /* two methods, and a curve of crosses */
     check_point(curve("loss-lr", 0, "Soft Musec"), 0, 0.1, 2.9);
 }
 
@@ -149,13 +145,9 @@ TEST(forms_are_compared_at_their_setting)
 
 TEST(selected_settings_have_their_decays)
 {
-    static const char *const runs[] = {
-        "muon lr=0.1 weight_decay=matrix=0,qk=1.2,vo=1.2,mlp=0.3 loss=2",
-        "muon lr=0.1 weight_decay=0.6 loss=2.1",
-        "spectra lr=0.1 threshold=0.125 weight_decay=0.6 loss=2.2",
-    };
-
-    make(&usual, runs, COUNT(runs));
+    MAKE("muon lr=0.1 weight_decay=matrix=0,qk=1.2,vo=1.2,mlp=0.3 loss=2",
+         "muon lr=0.1 weight_decay=0.6 loss=2.1",
+         "spectra lr=0.1 threshold=0.125 weight_decay=0.6 loss=2.2");
     check_row("hyperparameters", 0, "Muon|0.1|1.2|1.2|0.3|-|2.0000|0 of 1");
     check_row("hyperparameters", 1, "SPECTRA|0.1|0.6|0.6|0.6|0.125|2.2000|0 of 1");
     check_row("runs", 0,
@@ -166,9 +158,8 @@ TEST(selected_settings_have_their_decays)
           "one learning rate is no sweep");
 }
 
-TEST(configs_are_tabled)
+TEST(tables_list_the_model_and_the_training)
 {
-
     MAKE("muon lr=0.1 data=a/fineweb loss=2", "muon lr=0.1 data=b/c4 loss=2",
          "adamw lr=0.1 data=a/fineweb loss=2", "adamw lr=0.1 data=b/c4 loss=2");
     check_row("architecture", 0, "layers|2");
@@ -183,7 +174,7 @@ TEST(configs_are_tabled)
 
 /* ---- over the steps -------------------------------------------------------------------------- */
 
-TEST(curves_follow_the_log)
+TEST(curves_have_the_values_of_the_log)
 {
     const ms_curve *c;
 
@@ -207,59 +198,48 @@ TEST(curves_follow_the_log)
     check_point(curve("weight-norm", 2, "Muon"), 0, 2, 31.0);
 }
 
-/* Of two seeds one diverged: the line is the other's, and the cross is there all the same. */
+/* Of two seeds one diverged: the line is the other's, and the cross is drawn too. */
 TEST(every_divergence_has_its_cross)
 {
-    static const char *const runs[] = {
-        "muon lr=0.1 seed=1 loss=2 lines=4 diverged",
-        "muon lr=0.1 seed=2 loss=2.5 lines=4",
-    };
     const ms_curve *c;
 
-    make(&usual, runs, COUNT(runs));
+    MAKE("muon lr=0.1 seed=1 loss=2 lines=4 diverged", "muon lr=0.1 seed=2 loss=2.5 lines=4");
     c = curve("dynamics-val", 0, "Muon");
     assert_int_equal(c->n, 2);
     check_point(c, 1, 4, 2.5);
     CHECK(c[1].n == 1 && c[1].at[0].diverged && c[1].at[0].x == 4.0, "%s", c[1].label);
     check_has(c[1].at[0].tip, "step 4, seed 1: loss is not finite");
-    CHECK(strstr(block("dynamics-val")->figure.caption,
-                 "Crosses at the upper edge: runs that diverged.") != NULL,
-          "%s", block("dynamics-val")->figure.caption);
+    check_caption("dynamics-val", "Crosses at the upper edge: runs that diverged.");
 }
 
-/* The first steps fall from 6: of 100, the fourth is the last that may leave the panel. */
-TEST(the_first_steps_do_not_make_the_range)
+/* The losses fall from 6: of 100 steps, the fourth is the last that may leave the panel. */
+TEST(the_first_steps_do_not_set_the_range)
 {
-    static const char *const runs[] = { "muon lr=0.1 loss=2 lines=100" };
-
-    make(&usual, runs, 1);
+    MAKE("muon lr=0.1 loss=2 lines=100");
     const double top = panel("dynamics-train", 0)->y_max;
     CHECK(fabs(top - (6.0 - 0.04)) <= 1e-12, "%g", top);
 }
 
-/* 1000 lines in windows of 3: the first point is the mean of lines 0 to 2, the last line 999. */
+/* 1000 lines are averaged in windows of 3: the first point is the mean of lines 0 to 2, the last
+ * one is line 999. */
 TEST(long_curves_are_thinned)
 {
-    static const char *const runs[] = { "muon lr=0.1 loss=2 lines=1000" };
-    const ms_curve          *c;
-
-    make(&usual, runs, 1);
-    c = curve("dynamics-train", 0, "Muon");
+    MAKE("muon lr=0.1 loss=2 lines=1000");
+    const ms_curve *c = curve("dynamics-train", 0, "Muon");
     assert_int_equal(c->n, 334);
     check_point(c, 0, 3, 6.0 - 0.001);
     check_point(c, 333, 1000, 6.0 - 0.999);
 }
 
-/* 0.2 for weights: Muon alone has it, both have 0.1.  For ranks 0.5 or the largest shared one. */
-TEST(rates_are_those_that_methods_share)
+/* Muon alone was run at 0.2, both methods at 0.1. */
+TEST(figures_are_at_a_rate_that_all_methods_share)
 {
-
     MAKE("muon lr=0.05 loss=2", "muon lr=0.1 loss=2", "muon lr=0.2 loss=2", "musec lr=0.05 loss=2",
          "musec lr=0.1 loss=2");
     check_caption("weight-norm", "at learning rate 0.1,");
     check_caption("effective-rank", "at learning rate 0.1,");
     check_point(curve("effective-rank", 1, "Musec"), 0, 2, 4.0);
-    /* the clip: 0 cannot stand on a logarithmic axis */
+    /* a 0 has no place on a logarithmic axis */
     CHECK(isnan(curve("clip-sigma", 0, "Musec")->at[0].y), "sigma 0");
     check_point(curve("clip-sigma", 1, "Musec"), 0, 2, 2.0);
     check_point(curve("clip-sigma", 1, "σ1 = D"), 1, 4, 1.0);
@@ -270,9 +250,8 @@ TEST(rates_are_those_that_methods_share)
 
 /* ---- ablations ------------------------------------------------------------------------------- */
 
-TEST(thresholds_and_iterations_are_compared_alone)
+TEST(thresholds_and_iterations_are_compared_with_all_else_equal)
 {
-
     MAKE("soft-musec lr=0.2 threshold=0.05 weight_decay=0.3 loss=3",
          "soft-musec lr=0.2 threshold=1 weight_decay=0.3 loss=2.8",
          "soft-musec lr=0.2 threshold=0.5 weight_decay=0.3 loss=2.9",
@@ -292,7 +271,7 @@ TEST(thresholds_and_iterations_are_compared_alone)
     assert_int_equal(panel("ns-iters", 0)->n, 3);
 }
 
-/* K = 3 was run with Nesterov's momentum alone: there is one K to compare, and no more. */
+/* K = 3 was run with Nesterov's momentum alone, so that there is only one K to compare. */
 TEST(iterations_are_compared_within_a_method)
 {
     static const char *const runs[] = {
@@ -335,29 +314,24 @@ TEST(sections_can_be_chosen)
     check_has(e.text, "did you mean \"loss-lr\"");
 }
 
-/* A caption explains no sign that is not drawn; without anything left out nothing is said of it. */
-TEST(captions_explain_what_is_drawn)
+TEST(captions_explain_only_what_is_drawn)
 {
-
     MAKE("muon lr=0.1 loss=3", "muon lr=0.2 loss=3.1");
-    CHECK(
-        strcmp(block("loss-lr")->figure.caption,
-               "The last validation loss of each method. Gradients sum8, QK-norm on, one seed.") ==
-            0,
-        "%s", block("loss-lr")->figure.caption);
-    CHECK(strcmp(block("dynamics-val")->figure.caption,
-                 "The best of each: Muon lr 0.1. Then all methods at one learning rate. Gradients "
-                 "sum8, QK-norm on, one seed.") == 0,
-          "%s", block("dynamics-val")->figure.caption);
+    assert_string_equal(
+        block("loss-lr")->figure.caption,
+        "The last validation loss of each method. Gradients sum8, QK-norm on, one seed.");
+    assert_string_equal(block("dynamics-val")->figure.caption,
+                        "The best of each: Muon lr 0.1. Then all methods at one learning rate. "
+                        "Gradients sum8, QK-norm on, one seed.");
 }
 
-/* The last section says of each that is not there what it needs. */
+/* The last section names each section that is missing and the runs that it needs. */
 TEST(sections_left_out_are_named)
 {
     static const char *const runs[] = { "muon lr=0.1 loss=3" };
 
     make(&usual, runs, COUNT(runs));
-    CHECK(strcmp(now.page.sections[now.page.n - 1].id, "left-out") == 0, "it is the last");
+    assert_string_equal(now.page.sections[now.page.n - 1].id, "left-out");
     check_row(
         "left-out", 0,
         "Loss against learning rate|Needs finished runs of one method at two learning rates or "
@@ -365,15 +339,15 @@ TEST(sections_left_out_are_named)
     for (size_t i = 2; i < block("left-out")->table.n_cells; i += 2)
         CHECK(strcmp(block("left-out")->table.cells[i], "All runs") != 0, "that is there");
     make(&without_times, runs, COUNT(runs));
-    bool said = false;
-    for (size_t i = 2; i < block("left-out")->table.n_cells; i += 2)
-        said = said || (strcmp(block("left-out")->table.cells[i], "Time of a step") == 0 &&
-                        strcmp(block("left-out")->table.cells[i + 1],
-                               "Times are left out (--omit-times).") == 0);
-    CHECK(said, "times are named");
+    const ms_table *t     = &block("left-out")->table;
+    bool            named = false;
+    for (size_t i = 2; i < t->n_cells; i += 2)
+        named = named || (strcmp(t->cells[i], "Time of a step") == 0 &&
+                          strcmp(t->cells[i + 1], "Times are left out (--omit-times).") == 0);
+    CHECK(named, "times are named");
 }
 
-TEST(nothing_gives_nothing)
+TEST(without_runs_there_is_no_section)
 {
     make(&usual, NULL, 0);
     assert_int_equal(now.page.n, 0);

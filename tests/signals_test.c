@@ -1,4 +1,4 @@
-/* signals_test.c - signals as a process meets them: the first is answered, another ends it. */
+/* signals_test.c - signals to a process: the first is answered, another one ends it. */
 #define _XOPEN_SOURCE 700
 #include "check.h"
 
@@ -24,7 +24,7 @@ typedef struct child {
     int   output; /* its stderr, to be read */
 } child;
 
-/* A process that catches signals and says "ready"; if `stays`, it takes no notice of them. */
+/* Starts a process that catches signals and prints "ready"; if `stays`, it never ends by itself. */
 static child start(const char *answer, bool stays)
 {
     int   ends[2];
@@ -46,7 +46,7 @@ static child start(const char *answer, bool stays)
     return c;
 }
 
-/* One line of it, without its end; "" if there are no more. */
+/* A line of its stderr without the newline; "" at the end. */
 static void get_line(const child *c, char *line, size_t bytes)
 {
     size_t n = 0;
@@ -81,8 +81,8 @@ TEST(the_first_signal_is_answered_and_names_the_exit_status)
     }
 }
 
-/* A process that does not come to its end by itself is ended by more of them, of either kind; what
- * comes right behind the first counts as the same request, so they are sent until one does it. */
+/* A process that does not end by itself is ended by a further signal of either kind.  Signals that
+ * follow the first one closely count as the same request, so they are sent until one ends it. */
 TEST(another_signal_ends_the_process)
 {
     static const int pairs[][2] = { { SIGINT, SIGINT }, { SIGTERM, SIGINT }, { SIGINT, SIGTERM } };
@@ -106,7 +106,7 @@ TEST(another_signal_ends_the_process)
     }
 }
 
-TEST(without_an_answer_it_is_silent)
+TEST(without_an_answer_nothing_is_printed)
 {
     const child c = start(NULL, false);
     char        line[64];
@@ -118,7 +118,7 @@ TEST(without_an_answer_it_is_silent)
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 130, "status %x", (unsigned)status);
 }
 
-TEST(no_signal_is_no_change)
+TEST(without_a_signal_no_stop_is_requested)
 {
     CHECK(ms_stop_code(1) == 1 && ms_stop_age_ms() < 0.0 && *ms_stop_flag() == 0, "it was asked");
 }

@@ -1,9 +1,9 @@
-/* size_test.c - size arithmetic at its edges. */
+/* size_test.c - size arithmetic at its limits. */
 #include "check.h"
 
 #include "core/size.h"
 
-TEST(mul)
+TEST(products_that_overflow_are_refused)
 {
     static const struct {
         size_t a, b;
@@ -28,7 +28,7 @@ TEST(mul)
     }
 }
 
-TEST(add)
+TEST(sums_that_overflow_are_refused)
 {
     size_t out = 0;
 
@@ -38,7 +38,7 @@ TEST(add)
     CHECK(!ms_size_add(SIZE_MAX - 5, 6, &out), "wraps round");
 }
 
-TEST(stack)
+TEST(the_bytes_of_a_stack_fit_or_are_refused)
 {
     static const struct {
         int64_t count, rows, cols;

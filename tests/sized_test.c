@@ -1,4 +1,4 @@
-/* sized_test.c - structs of callers that have fewer fields, or more. */
+/* sized_test.c - structs of callers that were built with fewer or more fields. */
 #include "core/sized.h"
 
 #include <stdint.h>
@@ -53,9 +53,9 @@ TEST(newer_callers_may_not_ask_for_more)
     CHECK(!ms_sized_take(&caller, sizeof caller, &own, sizeof own), "an unknown field was taken");
 }
 
-TEST(sizes_have_bounds)
+TEST(sizes_below_the_first_version_or_absurd_are_refused)
 {
-    CHECK(ms_sized_fits(sizeof(config_1), sizeof(config_1)), "the least");
-    CHECK(!ms_sized_fits(sizeof(config_1) - 1, sizeof(config_1)), "less");
-    CHECK(!ms_sized_fits(UINT32_MAX, sizeof(config_1)), "a number that nobody set");
+    CHECK(ms_sized_fits(sizeof(config_1), sizeof(config_1)), "the smallest");
+    CHECK(!ms_sized_fits(sizeof(config_1) - 1, sizeof(config_1)), "smaller");
+    CHECK(!ms_sized_fits(UINT32_MAX, sizeof(config_1)), "an uninitialized size");
 }

@@ -1,4 +1,4 @@
-/* sniff_test.c - files that are no text, and texts that look like some of them. */
+/* sniff_test.c - files that are no text, and texts that resemble some of them. */
 #include "check.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 typedef struct sample {
     const char *bytes;
     size_t      n;
-    const char *words; /* in the sentence; NULL: it may be text */
+    const char *words; /* contained in the message; NULL: it may be text */
 } sample;
 
 #define SAMPLE(bytes, words)            \
@@ -29,7 +29,7 @@ static void check_samples(const sample *samples, size_t n)
     }
 }
 
-TEST(what_is_no_text_is_named)
+TEST(files_that_are_no_text_are_named)
 {
     static const sample samples[] = {
         SAMPLE("\x93NUMPY\x01\x00v\x00{'descr': '<f4'", "NumPy"),
@@ -55,7 +55,7 @@ TEST(what_is_no_text_is_named)
     check_samples(samples, COUNT(samples));
 }
 
-TEST(texts_stay_texts)
+TEST(texts_of_any_encoding_are_texts)
 {
     static const sample samples[] = {
         SAMPLE("", NULL),
@@ -69,7 +69,7 @@ TEST(texts_stay_texts)
         SAMPLE("\xcf\xf0\xe8\xe2\xe5\xf2, Windows-1251", NULL),
         SAMPLE("\x93\xfa\x96\x7b\x8c\xea, Shift JIS", NULL),
         SAMPLE("\xd6\xd0\xce\xc4, GBK", NULL),
-        SAMPLE("PK is a pair of letters", NULL), /* beginnings that others have, too */
+        SAMPLE("PK is a pair of letters", NULL), /* beginnings of other formats */
         SAMPLE("PAR1 is the first pair", NULL),
         SAMPLE("GGUF files are models", NULL),
         SAMPLE("BZh9 is how bzip2 begins", NULL),
@@ -79,8 +79,8 @@ TEST(texts_stay_texts)
     check_samples(samples, COUNT(samples));
 }
 
-/* A tar archive has its name first and its signature far behind. */
-TEST(an_archive_of_texts)
+/* A tar archive begins with a file name; its signature follows at byte 257. */
+TEST(a_tar_archive_is_named)
 {
     char head[512] = "book.txt";
     memcpy(head + 257, "ustar", sizeof "ustar");

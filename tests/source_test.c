@@ -1,4 +1,4 @@
-/* source_test.c - what sources are made of: files, directories, the built-in corpus. */
+/* source_test.c - sources of tokens: files, directories, the built-in corpus. */
 #define _XOPEN_SOURCE 700
 #include "check.h"
 
@@ -19,7 +19,7 @@
 
 static void make_dir(const char *path) { CHECK(mkdir(path, 0777) == 0, "%s", path); }
 
-/* Shard of n tokens first, first + 1, ...; every `each` of them is the start id 9999. */
+/* A shard of the n tokens first, first + 1, ..., of which every `each`-th is the start id 9999. */
 static void put_shard(const char *path, int first, int n, int each)
 {
     uint16_t *tokens = check_alloc((size_t)n * 2 + 1);
@@ -58,10 +58,22 @@ static void expect_failure(ms_source_config cfg, musec_status want, const char *
     CHECK(strncmp(e.text, cfg.path, strlen(cfg.path)) == 0, "no path in: %s", e.text);
 }
 
-/* Pieces, their lengths and their first tokens; the sum. */
-static void expect_pieces(ms_source *s, int64_t pieces, const int64_t *n, const int *first)
+static void expect_description(const ms_source *s, const char *want)
 {
-    int64_t sum = 0;
+    char text[600], small[8];
+    ms_source_describe(s, text, sizeof text);
+    CHECK(strcmp(text, want) == 0, "is '%s', not '%s'", text, want);
+    ms_source_describe(s, small, sizeof small);
+    CHECK(strncmp(small, want, 7) == 0, "cut to '%s'", small);
+}
+
+/* Opens the source, which must have these pieces, with these lengths and first tokens, and (unless
+ * NULL) this description, in which %s is a path. */
+static void expect_source(ms_source_config cfg, int64_t pieces, const int64_t *n, const int *first,
+                          const char *description, const char *path)
+{
+    ms_source *s   = open_ok(cfg);
+    int64_t    sum = 0;
     CHECK(ms_source_pieces(s) == pieces, "%lld pieces", (long long)ms_source_pieces(s));
     for (int round = 0; round < 2; round++) /* the second time from the last to the first */
         for (int64_t k = 0; k < pieces; k++) {
@@ -75,15 +87,13 @@ static void expect_pieces(ms_source *s, int64_t pieces, const int64_t *n, const 
             sum += got;
         }
     CHECK(ms_source_tokens(s) == sum / 2, "%lld tokens", (long long)ms_source_tokens(s));
-}
-
-static void expect_description(const ms_source *s, const char *want)
-{
-    char text[600], small[8];
-    ms_source_describe(s, text, sizeof text);
-    CHECK(strcmp(text, want) == 0, "is '%s', not '%s'", text, want);
-    ms_source_describe(s, small, sizeof small);
-    CHECK(strncmp(small, want, 7) == 0, "cut to '%s'", small);
+    if (description != NULL) {
+        char        want[600];
+        const char *at = strstr(description, "%s");
+        snprintf(want, sizeof want, "%.*s%s%s", (int)(at - description), description, path, at + 2);
+        expect_description(s, want);
+    }
+    ms_source_close(s);
 }
 
 TEST(one_file_is_cut_at_nine_tenths)
@@ -105,14 +115,9 @@ TEST(one_file_is_cut_at_nine_tenths)
         const int64_t train = cut, val = n - cut;
         const int     first = each > 0 ? 9999 : 50;
         const int     then  = each > 0 && cut % each == 0 ? 9999 : 50 + cut;
-        ms_source    *s;
         put_shard(tmp_path("one.bin"), 50, n, each);
-        s = open_ok(shards(tmp_path("one.bin"), MS_SPLIT_TRAIN));
-        expect_pieces(s, 1, &train, &first);
-        ms_source_close(s);
-        s = open_ok(shards(tmp_path("one.bin"), MS_SPLIT_VAL));
-        expect_pieces(s, 1, &val, &then);
-        ms_source_close(s);
+        expect_source(shards(tmp_path("one.bin"), MS_SPLIT_TRAIN), 1, &train, &first, NULL, NULL);
+        expect_source(shards(tmp_path("one.bin"), MS_SPLIT_VAL), 1, &val, &then, NULL, NULL);
     }
     put_shard(tmp_path("short.bin"), 50, 9, 0);
     ms_source_close(open_ok(shards(tmp_path("short.bin"), MS_SPLIT_TRAIN)));
@@ -124,78 +129,53 @@ TEST(a_text_goes_through_the_byte_tokenizer)
 {
     const int64_t train = 25, val = 2;
     const int     start = MS_BYTES_START;
-    char          want[600];
-    ms_source    *s;
+    const char   *path  = tmp_path("t.txt");
 
-    put_text(tmp_path("t.txt"),
-             "abcdefghijk" SEP "0123456789" SEP "z" SEP "y" SEP); /* 12, 11, 2, 2 */
-    s = open_ok(bytes(tmp_path("t.txt"), MS_SPLIT_TRAIN));
-    expect_pieces(s, 1, &train, &start);
-    snprintf(want, sizeof want, "%s, 1 text, all but its last tenth, 25 tokens", tmp_path("t.txt"));
-    expect_description(s, want);
-    ms_source_close(s);
-    s = open_ok(bytes(tmp_path("t.txt"), MS_SPLIT_VAL));
-    expect_pieces(s, 1, &val, &start);
-    snprintf(want, sizeof want, "%s, 1 text, its last tenth, 2 tokens", tmp_path("t.txt"));
-    expect_description(s, want);
-    ms_source_close(s);
+    put_text(path, "abcdefghijk" SEP "0123456789" SEP "z" SEP "y" SEP); /* 12, 11, 2, 2 tokens */
+    expect_source(bytes(path, MS_SPLIT_TRAIN), 1, &train, &start,
+                  "%s, 1 text, all but its last tenth, 25 tokens", path);
+    expect_source(bytes(path, MS_SPLIT_VAL), 1, &val, &start,
+                  "%s, 1 text, its last tenth, 2 tokens", path);
 }
 
-TEST(a_directory_has_sides_by_name)
+TEST(names_in_a_directory_tell_training_from_validation)
 {
     const int64_t train[] = { 30, 20, 25 }, val[] = { 11, 10 };
     const int     first[] = { 100, 200, 300 }, vfirst[] = { 400, 500 };
-    char          want[600];
-    ms_source    *s;
 
     make_dir(tmp_path("set"));
     put_shard(tmp_path("set/train_000003.bin"), 300, 25, 0);
     put_shard(tmp_path("set/train_000001.bin"), 100, 30, 0);
     put_shard(tmp_path("set/train_000002.bin"), 200, 20, 0);
-    put_shard(tmp_path("set/train_000004.bin"), 300, 0, 0); /* without tokens: passed over */
+    put_shard(tmp_path("set/train_000004.bin"), 300, 0, 0); /* without tokens: skipped */
     put_shard(tmp_path("set/val_000000.bin"), 400, 11, 0);
     put_shard(tmp_path("set/val_000001.bin"), 500, 10, 0);
     put_shard(tmp_path("set/.hidden.bin"), 0, 5, 0);
     put_text(tmp_path("set/notes.txt"), "no shard, but there are shards");
     put_text(tmp_path("set/more.bin.xz"), "");
-    s = open_ok(shards(tmp_path("set"), MS_SPLIT_TRAIN));
-    expect_pieces(s, 3, train, first);
-    snprintf(want, sizeof want, "train_00000*.bin in %s, 3 shards, 75 tokens", tmp_path("set"));
-    expect_description(s, want);
-    ms_source_close(s);
-    s = open_ok(shards(tmp_path("set/"), MS_SPLIT_VAL));
-    expect_pieces(s, 2, val, vfirst);
-    ms_source_close(s);
+    expect_source(shards(tmp_path("set"), MS_SPLIT_TRAIN), 3, train, first,
+                  "train_00000*.bin in %s, 3 shards, 75 tokens", tmp_path("set"));
+    expect_source(shards(tmp_path("set/"), MS_SPLIT_VAL), 2, val, vfirst, NULL, NULL);
 }
 
-TEST(a_directory_without_validation_files)
+TEST(a_directory_without_validation_files_gives_its_last_tenth)
 {
     const int64_t train[] = { 6, 40 - 4 }, val = 4;
     const int     first[] = { MS_BYTES_START, MS_BYTES_START }, vfirst = '5';
-    char          want[600];
-    ms_source    *s;
+    const char   *dir = tmp_path("texts");
 
-    make_dir(tmp_path("texts"));
+    make_dir(dir);
     put_text(tmp_path("texts/a.txt"), "first");
     put_text(tmp_path("texts/b.txt"), "012345678901234567890123456789012345678"); /* 40 tokens */
     put_text(tmp_path("texts/c.txt"), "");
-    s = open_ok(bytes(tmp_path("texts"), MS_SPLIT_TRAIN));
-    expect_pieces(s, 2, train, first);
-    snprintf(want, sizeof want,
-             "*.txt in %s, 2 texts, all but the last tenth of the last, 42 tokens",
-             tmp_path("texts"));
-    expect_description(s, want);
-    ms_source_close(s);
-    s = open_ok(bytes(tmp_path("texts"), MS_SPLIT_VAL));
-    expect_pieces(s, 1, &val, &vfirst);
-    snprintf(want, sizeof want, "b.txt in %s, 1 text, its last tenth, 4 tokens", tmp_path("texts"));
-    expect_description(s, want);
-    ms_source_close(s);
+    expect_source(bytes(dir, MS_SPLIT_TRAIN), 2, train, first,
+                  "*.txt in %s, 2 texts, all but the last tenth of the last, 42 tokens", dir);
+    expect_source(bytes(dir, MS_SPLIT_VAL), 1, &val, &vfirst,
+                  "b.txt in %s, 1 text, its last tenth, 4 tokens", dir);
 }
 
-TEST(what_is_refused)
+TEST(sources_that_cannot_be_read_are_refused)
 {
-
     expect_failure(bytes(tmp_path("none"), MS_SPLIT_TRAIN), MUSEC_EIO,
                    "give a file, a directory or");
     make_dir(tmp_path("empty"));
@@ -235,7 +215,7 @@ TEST(what_is_refused)
     }
 }
 
-TEST(what_is_configured_wrongly)
+TEST(impossible_configurations_are_refused)
 {
     ms_source_config cfg = { "", MS_SPLIT_TRAIN, 320, 256, MS_SHARD_HEADED };
     ms_source       *s   = NULL;
@@ -266,7 +246,7 @@ TEST(what_is_configured_wrongly)
     ms_source_close(NULL);
 }
 
-/* Piece `index` is these documents, each behind a start token. */
+/* Piece `index` must hold 512 documents of the corpus from `first` on, each after a start token. */
 static void expect_documents(ms_source *s, uint64_t seed, int64_t index, int64_t first)
 {
     const uint16_t *tokens;
@@ -286,7 +266,7 @@ static void expect_documents(ms_source *s, uint64_t seed, int64_t index, int64_t
     CHECK(k == n, "%lld tokens more", (long long)(n - k));
 }
 
-TEST(the_builtin_corpus)
+TEST(the_builtin_corpus_is_endless_and_has_its_documents)
 {
     const int64_t   last = ((int64_t)1 << 62) / 512 - 1;
     const uint16_t *tokens;
@@ -311,10 +291,9 @@ TEST(the_builtin_corpus)
     ms_source_close(s);
 }
 
-/* So that what a model of GPT-2's ids has learnt can be read: encoder.json has "!" 0, "A" 32, "a"
- * 64, "~" 93, and the others in the order of the bytes from 188 on, the newline 198, the space
- * 220. */
-TEST(the_builtin_corpus_in_gpt2_s_ids)
+/* In GPT-2's encoder.json "!" is 0, "A" 32, "a" 64, "~" 93, and the other bytes follow in their
+ * order from 188 on, the newline as 198, the space as 220. */
+TEST(for_gpt2_the_builtin_corpus_has_gpt2s_ids_of_bytes)
 {
     static const struct {
         unsigned char byte;
@@ -348,7 +327,7 @@ TEST(the_builtin_corpus_in_gpt2_s_ids)
     ms_source_close(s);
 }
 
-/* ---- which tokens they are ------------------------------------------------------------------- */
+/* ---- identity -------------------------------------------------------------------------------- */
 
 static ms_identity identity(ms_source_config cfg)
 {
@@ -369,45 +348,37 @@ static bool same(ms_source_config a, ms_source_config b)
 
 TEST(the_identity_is_that_of_the_tokens)
 {
-    ms_source_config gpt2 = { "builtin", MS_SPLIT_TRAIN, 50304, 50256, MS_SHARD_HEADED };
+    const ms_source_config gpt2 = { "builtin", MS_SPLIT_TRAIN, 50304, 50256, MS_SHARD_HEADED };
+    const ms_source_config a    = bytes(tmp_path("id_a.txt"), MS_SPLIT_TRAIN),
+                           one  = shards(tmp_path("id_one"), MS_SPLIT_TRAIN),
+                           two  = shards(tmp_path("id_two"), MS_SPLIT_TRAIN),
+                           made = bytes("builtin", MS_SPLIT_TRAIN);
 
     put_text(tmp_path("id_a.txt"), "abcdefghijklmnopqrstuvwxyz");
     put_text(tmp_path("id_b.txt"), "abcdefghijklmnopqrstuvwxyz");
     put_text(tmp_path("id_c.txt"), "abcdefghijklmnopqrstuvwxyZ");
     put_text(tmp_path("id_d.txt"), "abcdefghijklmnopqrstuvwxyz.");
-    CHECK(same(bytes(tmp_path("id_a.txt"), MS_SPLIT_TRAIN),
-               bytes(tmp_path("id_b.txt"), MS_SPLIT_TRAIN)),
-          "a copy is the same");
-    CHECK(!same(bytes(tmp_path("id_a.txt"), MS_SPLIT_TRAIN),
-                bytes(tmp_path("id_c.txt"), MS_SPLIT_TRAIN)),
-          "another letter is not");
-    CHECK(!same(bytes(tmp_path("id_a.txt"), MS_SPLIT_TRAIN),
-                bytes(tmp_path("id_d.txt"), MS_SPLIT_TRAIN)),
-          "one more is not");
-    CHECK(!same(bytes(tmp_path("id_a.txt"), MS_SPLIT_TRAIN),
-                bytes(tmp_path("id_a.txt"), MS_SPLIT_VAL)),
-          "sides are not");
+    CHECK(same(a, bytes(tmp_path("id_b.txt"), MS_SPLIT_TRAIN)), "a copy is the same");
+    CHECK(!same(a, bytes(tmp_path("id_c.txt"), MS_SPLIT_TRAIN)), "another letter is not");
+    CHECK(!same(a, bytes(tmp_path("id_d.txt"), MS_SPLIT_TRAIN)), "one letter more is not");
+    CHECK(!same(a, bytes(tmp_path("id_a.txt"), MS_SPLIT_VAL)), "the validation part is not");
     make_dir(tmp_path("id_one"));
     make_dir(tmp_path("id_two"));
     put_shard(tmp_path("id_one/train_1.bin"), 1, 40, 0);
     put_shard(tmp_path("id_one/train_2.bin"), 2, 40, 0);
     put_shard(tmp_path("id_two/train_a.bin"), 1, 40, 0);
     put_shard(tmp_path("id_two/train_b.bin"), 2, 40, 0);
-    CHECK(same(shards(tmp_path("id_one"), MS_SPLIT_TRAIN),
-               shards(tmp_path("id_two"), MS_SPLIT_TRAIN)),
-          "names do not matter");
+    CHECK(same(one, two), "names do not matter");
     put_shard(tmp_path("id_two/train_a.bin"), 2, 40, 0);
     put_shard(tmp_path("id_two/train_b.bin"), 1, 40, 0);
-    CHECK(!same(shards(tmp_path("id_one"), MS_SPLIT_TRAIN),
-                shards(tmp_path("id_two"), MS_SPLIT_TRAIN)),
-          "the order does");
-    CHECK(same(bytes("builtin", MS_SPLIT_TRAIN), bytes("builtin:0", MS_SPLIT_TRAIN)), "built in");
-    CHECK(!same(bytes("builtin", MS_SPLIT_TRAIN), bytes("builtin:1", MS_SPLIT_TRAIN)), "seeds");
-    CHECK(!same(bytes("builtin", MS_SPLIT_TRAIN), bytes("builtin", MS_SPLIT_VAL)), "sides");
-    CHECK(!same(bytes("builtin", MS_SPLIT_TRAIN), gpt2), "ids");
+    CHECK(!same(one, two), "the order does");
+    CHECK(same(made, bytes("builtin:0", MS_SPLIT_TRAIN)), "built in");
+    CHECK(!same(made, bytes("builtin:1", MS_SPLIT_TRAIN)), "seeds");
+    CHECK(!same(made, bytes("builtin", MS_SPLIT_VAL)), "splits");
+    CHECK(!same(made, gpt2), "ids");
 }
 
-TEST(a_file_that_changes)
+TEST(a_file_that_changes_its_length_is_an_error)
 {
     const uint16_t *tokens;
     int64_t         n;

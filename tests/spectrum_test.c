@@ -1,5 +1,5 @@
-/* spectrum_test.c - singular values, what is read off them, and the Lanczos estimate of the norm,
- * against the oracle's own Jacobi values and against spectra whose answers are known. */
+/* spectrum_test.c - singular values, their statistics and the Lanczos estimate of the norm, against
+ * the oracle's own Jacobi values and against spectra whose answers are known. */
 #include "check.h"
 
 #include <math.h>
@@ -57,7 +57,7 @@ TEST_EACH_DEVICE(values_agree_with_the_oracle, dev)
               err);
         for (int64_t l = 1; l < o.k; l++)
             CHECK(got[l] <= got[l - 1] && got[l] >= 0.0, "shape %zu: not descending", i / 2);
-        if (dtype == MUSEC_F64) /* the oracle made X from these */
+        if (dtype == MUSEC_F64) /* the oracle made X from o.s */
             CHECK(oracle_max_err(got, MUSEC_F64, o.s, o.k) <= f64 * o.s[0], "shape %zu", i / 2);
         free(x), free(got), free(want);
         oracle_free(&o);
@@ -129,9 +129,8 @@ TEST_EACH_DEVICE(known_spectra_have_known_stats, dev)
     }
 }
 
-/* A stack gives what its matrices give one by one, to the bit; or within rounding, where a device
- * says so. */
-TEST_EACH_DEVICE(a_stack_is_its_matrices, dev)
+/* Bit for bit, or within rounding on a device whose bits depend on the batch. */
+TEST_EACH_DEVICE(a_stack_has_the_spectra_of_its_matrices, dev)
 {
     enum { ROWS = 13, COLS = 9, R = 9, COUNT_OF = 5 };
     const run_layout     layout = { .more = COUNT_OF - 1, .pad = 4, .gap = 3 };
@@ -161,8 +160,7 @@ TEST_EACH_DEVICE(a_stack_is_its_matrices, dev)
     free(x);
 }
 
-/* Huge and tiny: everything scales, nothing overflows on the way. */
-TEST_EACH_DEVICE(any_size_has_a_spectrum, dev)
+TEST_EACH_DEVICE(huge_and_tiny_matrices_neither_overflow_nor_underflow, dev)
 {
     static const struct {
         musec_dtype dtype;
@@ -174,7 +172,7 @@ TEST_EACH_DEVICE(any_size_has_a_spectrum, dev)
     for (size_t i = 0; i < COUNT(cases); i++) {
         const double c   = cases[i].size;
         oracle       o   = oracle_make(8, 11, ORACLE_LINEAR, 8.0 * c, c, i);
-        const double tol = cases[i].dtype == MUSEC_F32 ? 3e-5 : 1e-10; /* 1e-40: 17 bits are left */
+        const double tol = cases[i].dtype == MUSEC_F32 ? 3e-5 : 1e-10; /* 1e-40 has 17 bits */
         double       got[8], norm;
         musec_spectrum_stats stats;
         spectrum(dev, cases[i].dtype, o.x, 8, 11, (run_layout){ 0 }, 0.0, got, &stats);
@@ -241,8 +239,8 @@ TEST_EACH_DEVICE(estimate_keeps_its_bound, dev)
     }
 }
 
-/* As many steps as there are singular values: the Krylov space is everything. */
-TEST_EACH_DEVICE(all_steps_give_the_norm, dev)
+/* With as many steps as singular values the Krylov space is the whole space. */
+TEST_EACH_DEVICE(as_many_steps_as_singular_values_give_the_norm, dev)
 {
     for (size_t i = 0; i < 2 * COUNT(shapes); i++) {
         const musec_dtype dtype  = i % 2 ? MUSEC_F64 : MUSEC_F32;
@@ -277,7 +275,7 @@ TEST_EACH_DEVICE(estimate_depends_on_seed_and_matrix_alone, dev)
     free(x);
 }
 
-TEST_EACH_DEVICE(zero_has_no_norm, dev)
+TEST_EACH_DEVICE(the_estimate_of_a_zero_matrix_is_0, dev)
 {
     const double zeros[40] = { 0 };
     for (musec_dtype dtype = MUSEC_F32; dtype <= MUSEC_F64; dtype++) {
@@ -287,9 +285,9 @@ TEST_EACH_DEVICE(zero_has_no_norm, dev)
     }
 }
 
-/* ---- refused --------------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
-TEST_EACH_DEVICE(bad_arguments_are_refused, dev)
+TEST_EACH_DEVICE(invalid_arguments_are_refused_and_write_nothing, dev)
 {
     static const double        bad_thresholds[] = { -1.0, NAN, INFINITY };
     const musec_spectrum_stats mark             = { .norm2 = -5.0 };
@@ -317,14 +315,14 @@ TEST_EACH_DEVICE(bad_arguments_are_refused, dev)
         CHECK(musec_norm2_estimate(dev, v, 4, 0, &norm) == MUSEC_EINVAL, "view %d", i);
         CHECK(musec_ctx_error(dev)[0] != '\0', "view %d: no message", i);
     }
-    CHECK_OK(dev, musec_spectrum(dev, s.view, 1.0, NULL, NULL)); /* nothing asked, nothing wrong */
+    CHECK_OK(dev, musec_spectrum(dev, s.view, 1.0, NULL, NULL)); /* both results are optional */
     run_stack_free(dev, &s);
     CHECK(values[0] == -5.0 && values[1] == -5.0 && values[2] == -5.0 && norm == -5.0 &&
               memcmp(&stats, &mark, sizeof mark) == 0,
           "something was written");
 }
 
-TEST_EACH_DEVICE(nan_and_infinity_are_refused, dev)
+TEST_EACH_DEVICE(nan_and_infinity_are_refused_and_nothing_is_written, dev)
 {
     static const double bad[] = { NAN, INFINITY, -INFINITY };
     for (size_t i = 0; i < 2 * COUNT(bad); i++) {

@@ -1,4 +1,4 @@
-/* status_test.c - names, texts, the version, and messages that stay one line. */
+/* status_test.c - names and texts of status codes, the version, and messages of one line. */
 #include "check.h"
 
 #include <stdio.h>
@@ -21,34 +21,34 @@ TEST(every_code_has_name_and_text)
     for (size_t i = 0; i < COUNT(codes); i++) {
         const musec_status st = (musec_status)codes[i].code;
         CHECK(st == codes[i].status, "code %d", codes[i].code);
-        CHECK(strcmp(musec_status_name(st), codes[i].name) == 0, "%s", codes[i].name);
-        CHECK(strcmp(musec_status_text(st), codes[i].text) == 0, "%s", codes[i].name);
+        assert_string_equal(musec_status_name(st), codes[i].name);
+        assert_string_equal(musec_status_text(st), codes[i].text);
     }
     CHECK(musec_status_name((musec_status)9999)[0] != '\0', "an unknown code has a name");
     CHECK(musec_status_text((musec_status)9999)[0] != '\0', "an unknown code has a text");
 }
 
-TEST(version_is_the_header_s)
+TEST(the_version_is_that_of_the_header)
 {
     char want[32];
     snprintf(want, sizeof want, "%d.%d.%d", MUSEC_VERSION_MAJOR, MUSEC_VERSION_MINOR,
              MUSEC_VERSION_PATCH);
-    CHECK(strcmp(musec_version(), want) == 0, "%s, header %s", musec_version(), want);
+    assert_string_equal(musec_version(), want);
 }
 
-TEST(fail_writes_one_line)
+TEST(error_messages_have_one_printable_line)
 {
     ms_error e = { "old" };
     char     big[4000];
 
     CHECK(ms_fail(&e, MUSEC_EIO, "%s: %d", "a\nb\x1b[1m", 7) == MUSEC_EIO, "returns the status");
-    CHECK(strcmp(e.text, "a?b?[1m: 7") == 0, "%s", e.text);
+    assert_string_equal(e.text, "a?b?[1m: 7");
     ms_fail(&e, MUSEC_EIO, "in %s", e.text);
     CHECK(strcmp(e.text, "in a?b?[1m: 7") == 0, "its own text as an argument: %s", e.text);
     memset(big, 'x', sizeof big - 1);
     big[sizeof big - 1] = '\0';
     ms_fail(&e, MUSEC_EIO, "%s", big);
     CHECK(strlen(e.text) == sizeof e.text - 1, "%zu", strlen(e.text));
-    CHECK(strcmp(e.text + sizeof e.text - 5, "x...") == 0, "a cut message shows it");
-    CHECK(ms_fail(NULL, MUSEC_EINVAL, "nobody listens") == MUSEC_EINVAL, "NULL is allowed");
+    CHECK(strcmp(e.text + sizeof e.text - 5, "x...") == 0, "a cut message ends with dots");
+    CHECK(ms_fail(NULL, MUSEC_EINVAL, "no ms_error") == MUSEC_EINVAL, "NULL is allowed");
 }

@@ -1,6 +1,6 @@
-/* svg_test.c - a panel as SVG: complete, every value in its place, safe in a page.
+/* svg_test.c - a panel as SVG: complete, every value in its place, safe to embed in a page.
  *
- * The pictures of png.c are made of the same SVG and tested here too. */
+ * The pictures of png.c are converted from the same SVG and are tested here too. */
 #define _XOPEN_SOURCE 700
 #include "check.h"
 
@@ -89,7 +89,7 @@ static const char *after(const char *text, const char *from)
     return place + strlen(from);
 }
 
-/* Point number i of the path that follows, M1,2L3,4...; false: it has fewer. */
+/* Point i of the path that follows, M1,2L3,4...; false if it has fewer points. */
 static bool path_point(const char *path, int i, double *x, double *y)
 {
     const char *end = strchr(path, '"');
@@ -126,7 +126,7 @@ TEST(points_lie_on_their_curve)
         CHECK(fabs(strtod(circle, NULL) - x) < 0.1, "%.60s", circle);
         CHECK(fabs(strtod(after(circle, "cy=\""), NULL) - y) < 0.1, "%.60s", circle);
     }
-    /* The point at 0.1 lies above the tick that says so. */
+    /* the point at x 0.1 lies above the tick with that label */
     CHECK(path_point(line, 1, &x, &y), "the second point");
     for (line = svg; strncmp(strchr(line, '>'), ">0.1</text>", 11) != 0;)
         line = after(line, "<text x=\"");
@@ -136,9 +136,9 @@ TEST(points_lie_on_their_curve)
     free(svg);
 }
 
-/* A line above the panel's top is clipped there, also below a lane of crosses: it is not drawn
+/* A line above the panel's top is clipped there, also below a lane of crosses, and is not drawn
  * along the edge.  To and from an infinite value it goes straight up. */
-TEST(lines_that_leave_are_clipped)
+TEST(lines_that_leave_the_panel_are_clipped)
 {
     static const double y[] = { 9.0, 1.0, INFINITY, 1.0, 8.0 };
     for (int crosses = 0; crosses < 2; crosses++) {
@@ -170,8 +170,8 @@ TEST(lines_that_leave_are_clipped)
     }
 }
 
-/* For a page as wide as a desk, and for a phone. */
-TEST(a_panel_has_two_widths)
+/* The wide form is for a large screen, the other one for a phone. */
+TEST(a_panel_has_a_wide_and_a_narrow_form)
 {
     ms_figure f;
     char     *svg, *wide;
@@ -186,13 +186,12 @@ TEST(a_panel_has_two_widths)
     CHECK(strstr(wide, " id=\"clip-id-0-1120\"") != NULL, "an id of its own");
     CHECK(count(wide, "<circle") == 2 && count(wide, "class=\"curve line\"") == 1, "the same");
     CHECK(strstr(svg, "data-x=\"2\" data-y=\"0.125\"><title>") != NULL, "%s", svg);
-    free(svg);
-    free(wide);
+    free(svg), free(wide);
     ms_figure_free(&f);
 }
 
-/* Text is escaped, nothing has an id, and ink is the page's. */
-TEST(svg_is_fit_for_a_page)
+/* Text is escaped, only the clip path has an id, and the text colour is the page's. */
+TEST(svg_is_safe_to_embed_in_a_page)
 {
     static const char *const never[] = { "<?xml", "<!DOCTYPE", "<script", "<defs",
                                          "xlink", "black",     " on" };
@@ -234,9 +233,9 @@ TEST(svg_is_fit_for_a_page)
     free(svg);
 }
 
-/* Where two lines lie on each other, the dashed one is drawn later: the other shows in its gaps.
- * Among themselves, the first curve is on top. */
-TEST(dashed_lines_lie_on_solid_ones)
+/* Of two lines that coincide the dashed one is drawn later, so that the other is visible in its
+ * gaps.  Among lines of one kind, the first curve is on top. */
+TEST(dashed_lines_are_drawn_over_solid_ones)
 {
     static const char *const order[] = { "c", "a", "b" };
     ms_figure                f;
@@ -259,8 +258,8 @@ TEST(dashed_lines_lie_on_solid_ones)
     free(svg);
 }
 
-/* A point of several seeds whose neighbours have one each has no band to fill: it is a stroke. */
-TEST(a_lone_band_is_a_stroke)
+/* A point of several seeds between neighbours of one seed has a stroke instead of a band. */
+TEST(a_band_of_one_point_is_a_stroke)
 {
     ms_figure f;
     ms_curve *c;
@@ -277,7 +276,7 @@ TEST(a_lone_band_is_a_stroke)
     free(svg);
 }
 
-/* What lies above the top stands at the edge with a marker of its own, alone or on a line. */
+/* A value above the top is drawn at the edge with a marker of its own, alone or on a line. */
 TEST(values_above_the_top_are_marked)
 {
     ms_figure   f;
@@ -301,7 +300,7 @@ TEST(values_above_the_top_are_marked)
     free(svg);
 }
 
-TEST(whatever_there_is_is_drawn)
+TEST(panels_of_odd_values_hold_no_nan_or_infinity)
 {
     static const double      values[] = { 0.0, -1.0, 1e-320, 1e300, -1e308, INFINITY, NAN, 3.0 };
     static const char *const never[]  = { "=\"nan\"", "Mnan", "Lnan", "(nan", ",nan",
@@ -343,7 +342,7 @@ TEST(whatever_there_is_is_drawn)
     ms_figure_free(&f);
 }
 
-TEST(long_curves_stay_small)
+TEST(panels_of_long_curves_stay_below_400_kb)
 {
     ms_figure f;
     ms_panel *p;
@@ -369,14 +368,13 @@ static uint32_t big_endian(const unsigned char *p)
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-TEST(pictures_are_wide)
+TEST(pictures_are_wide_and_as_high_as_their_panels)
 {
-    char     pictures[512];
-    double   rows[4] = { 0 }; /* heights, in widths */
-    ms_error e;
+    const char *pictures = path_in(fresh_dir(), "it's new/pictures");
+    double      rows[4]  = { 0 }; /* heights, in widths */
+    ms_error    e;
 
     if (ms_png_ready(&e) != MUSEC_OK) SKIP("%s", e.text);
-    snprintf(pictures, sizeof pictures, "%s/it's new/pictures", fresh_dir());
     for (size_t i = 0; i < COUNT(rows); i++) {
         ms_figure     f;
         char          id[16], name[32];
@@ -403,26 +401,25 @@ TEST(pictures_are_wide)
           rows[2], rows[3]);
 }
 
-TEST(failures_are_reported)
+TEST(failures_to_convert_are_reported)
 {
     const char *path = getenv("PATH");
-    char        saved[4096], bin[512], pictures[512];
+    const char *bin = fresh_dir(), *pictures = fresh_dir();
+    char        saved[4096];
     ms_figure   f;
     ms_error    e;
 
     snprintf(saved, sizeof saved, "%s", path == NULL ? "" : path);
-    snprintf(bin, sizeof bin, "%s", fresh_dir());
-    snprintf(pictures, sizeof pictures, "%s", fresh_dir());
     ms_figure_begin(&f, "id", "", "");
     ms_figure_panel(&f, "", "", "");
     setenv("PATH", bin, 1);
     CHECK(ms_png_ready(&e) == MUSEC_ENOTSUP, "there is no program");
     CHECK_FAILS(&e, ms_png_write(&e, &f, pictures), MUSEC_ENOTSUP, "librsvg2-bin");
 
-    put_file(path_in(bin, "rsvg-convert"), "#!/bin/sh\nexit 3\n", 17);
+    put_text(path_in(bin, "rsvg-convert"), "#!/bin/sh\nexit 3\n");
     CHECK(chmod(path_in(bin, "rsvg-convert"), 0755) == 0, "chmod");
     CHECK_FAILS(&e, ms_png_write(&e, &f, pictures), MUSEC_EIO, "exit 3");
-    put_file(path_in(bin, "rsvg-convert"), "#!/bin/sh\n", 10);
+    put_text(path_in(bin, "rsvg-convert"), "#!/bin/sh\n");
     CHECK(chmod(path_in(bin, "rsvg-convert"), 0755) == 0, "chmod");
     CHECK(ms_png_write(&e, &f, pictures) == MUSEC_EIO, "it writes nothing: %s", e.text);
     CHECK(files_in(pictures) == 0, "nothing is left");

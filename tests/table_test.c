@@ -1,4 +1,4 @@
-/* table_test.c - one table in its forms. */
+/* table_test.c - a table as text, CSV, Markdown and HTML. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
@@ -12,7 +12,7 @@
 
 typedef musec_status (*form)(ms_error *, const ms_table *, FILE *);
 
-static void expect(form print, const ms_table *t, const char *want)
+static char *written(form print, const ms_table *t) /* to be freed */
 {
     ms_error e;
     char    *text  = NULL;
@@ -22,23 +22,33 @@ static void expect(form print, const ms_table *t, const char *want)
     CHECK(to != NULL, "open_memstream");
     CHECK_OK_ERR(&e, print(&e, t, to));
     fclose(to);
+    return text;
+}
+
+static void expect(form print, const ms_table *t, const char *want)
+{
+    char *text = written(print, t);
     CHECK(strcmp(text, want) == 0, "'%s' instead of '%s'", text, want);
     free(text);
 }
 
-static ms_table example(void)
+static ms_table table_of(const char *align, const char *const *cells, size_t n)
 {
-    ms_table t = { .align = "lr" };
-    ms_table_add(&t, "name");
-    ms_table_add(&t, "loss");
-    ms_table_add(&t, "a,b");
-    ms_table_add(&t, "%.2f", 3.25);
-    ms_table_add(&t, "<i> & \"q\" | 'p'");
-    ms_table_add(&t, "%s", "");
+    ms_table t = { .align = align };
+    for (size_t i = 0; i < n; i++)
+        ms_table_add(&t, "%s", cells[i]);
     return t;
 }
+#define TABLE(align, ...)                                 \
+    table_of(align, (const char *const[]){ __VA_ARGS__ }, \
+             COUNT(((const char *const[]){ __VA_ARGS__ })))
 
-TEST(every_form_has_its_quotes)
+static ms_table example(void)
+{
+    return TABLE("lr", "name", "loss", "a,b", "3.25", "<i> & \"q\" | 'p'", "");
+}
+
+TEST(every_form_quotes_special_characters)
 {
     ms_table t = example();
 
@@ -56,21 +66,14 @@ TEST(every_form_has_its_quotes)
     ms_table_free(&t);
 }
 
-/* A badge is the word before a colon; "-" is none.  A cell of a sentence makes rows that can stand
- * below each other, with the names of their columns. */
-TEST(badges_and_sentences_are_marked)
+/* A badge is the word before a colon, unless that is "-".  If a cell holds a sentence, the rows can
+ * be stacked, with the names of their columns. */
+TEST(html_marks_badges_and_stacks_rows_with_sentences)
 {
     char     sentence[200];
-    ms_table t = { .align = "lb" };
+    ms_table t =
+        TABLE("lb", "run", "status", "a", "diverged: loss <i>", "b", "does not hold", "c", "-");
 
-    ms_table_add(&t, "run");
-    ms_table_add(&t, "status");
-    ms_table_add(&t, "a");
-    ms_table_add(&t, "diverged: loss <i>");
-    ms_table_add(&t, "b");
-    ms_table_add(&t, "does not hold");
-    ms_table_add(&t, "c");
-    ms_table_add(&t, "-");
     expect(ms_html_table, &t,
            "<div class=\"wide\"><table>\n<thead>\n"
            "<tr><th scope=\"col\">run</th><th scope=\"col\">status</th></tr>\n"
@@ -82,48 +85,37 @@ TEST(badges_and_sentences_are_marked)
     expect(ms_table_csv, &t, "run,status\r\na,diverged: loss <i>\r\nb,does not hold\r\nc,\r\n");
     ms_table_free(&t);
 
-    t.align = "l";
     memset(sentence, 'w', sizeof sentence);
     sentence[sizeof sentence - 1] = '\0';
-    ms_table_add(&t, "a \"name\"");
-    ms_table_add(&t, "%s", sentence);
-    {
-        char  *text  = NULL;
-        size_t bytes = 0;
-        FILE  *f     = open_memstream(&text, &bytes);
-        CHECK(f != NULL, "memory");
-        CHECK(ms_html_table(NULL, &t, f) == MUSEC_OK, "html");
-        fclose(f);
-        CHECK(strstr(text, "<table class=\"stack\">") != NULL, "%s", text);
-        CHECK(strstr(text, "<td data-name=\"a &quot;name&quot;\">www") != NULL, "%s", text);
-        free(text);
-    }
+    t                             = TABLE("l", "a \"name\"", sentence);
+    char *text                    = written(ms_html_table, &t);
+    CHECK(strstr(text, "<table class=\"stack\">") != NULL, "%s", text);
+    CHECK(strstr(text, "<td data-name=\"a &quot;name&quot;\">www") != NULL, "%s", text);
+    free(text);
     ms_table_free(&t);
 }
 
 TEST(newlines_stay_in_their_cell)
 {
-    ms_table t = { .align = "l" };
+    ms_table t = TABLE("l", "head", "two\nlines");
 
-    ms_table_add(&t, "head");
-    ms_table_add(&t, "two\nlines");
     expect(ms_table_csv, &t, "head\r\n\"two\nlines\"\r\n");
     expect(ms_table_markdown, &t, "| head |\n|---|\n| two lines |\n");
     ms_table_free(&t);
 }
 
-/* A name in Latin-1, as files may have: the CSV is UTF-8 all the same. */
+/* A file's name may be in Latin-1, but the CSV is always UTF-8. */
 TEST(csv_is_utf8)
 {
-    ms_table t = { .align = "l" };
+    ms_table t = TABLE("l", "gr\xfc\xdf, é");
 
-    ms_table_add(&t, "gr\xfc\xdf, é");
     expect(ms_table_csv, &t, "\"gr\xef\xbf\xbd\xef\xbf\xbd, é\"\r\n");
     ms_table_free(&t);
 }
 
-/* CSV has numbers with all their digits, nothing for what is not there, and "1 of 3" as two. */
-TEST(csv_has_numbers)
+/* CSV has numbers with all their digits, an empty field for a missing number, and "1 of 3" as two
+ * fields. */
+TEST(csv_has_exact_numbers)
 {
     static const char *const names[] = { "method", "loss", "diverged|diverged,runs" };
     ms_table                 t       = { .align = "lrr" };
@@ -148,20 +140,15 @@ TEST(csv_has_numbers)
     CHECK(t.exact == NULL && t.n_exact == 0, "freed");
 }
 
-/* Columns are as wide as what is seen, not as its bytes. */
-TEST(characters_are_counted)
+TEST(columns_are_as_wide_as_their_characters_not_bytes)
 {
-    ms_table t = { .align = "lr" };
+    ms_table t = TABLE("lr", "σ1", "lr·D", "abc", "1");
 
-    ms_table_add(&t, "σ1");
-    ms_table_add(&t, "lr·D");
-    ms_table_add(&t, "abc");
-    ms_table_add(&t, "1");
     expect(ms_table_print, &t, "σ1   lr·D\nabc     1\n");
     ms_table_free(&t);
 }
 
-TEST(pages_hold_characters_only)
+TEST(invalid_bytes_and_controls_are_replaced_in_html)
 {
     char  *text  = NULL;
     size_t bytes = 0;
@@ -173,7 +160,7 @@ TEST(pages_hold_characters_only)
     free(text);
 }
 
-TEST(without_memory_it_says_so)
+TEST(a_table_that_ran_out_of_memory_is_not_written)
 {
     const form forms[] = { ms_table_print, ms_table_csv, ms_html_table, ms_table_markdown };
     ms_table   t       = example();

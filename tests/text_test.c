@@ -1,9 +1,9 @@
-/* text_test.c - which bytes are characters. */
+/* text_test.c - valid and invalid UTF-8 characters. */
 #include "check.h"
 
 #include "core/text.h"
 
-TEST(characters_have_their_bytes)
+TEST(only_valid_utf8_characters_have_a_length)
 {
     static const struct {
         const char *text;
@@ -16,10 +16,10 @@ TEST(characters_have_their_bytes)
         { "\xf0\x9d\x84\x9e", 4 }, /* a clef */
         { "\xc0\xaf", 0 },         /* a slash in two bytes */
         { "\xe0\x80\xaf", 0 },     /* in three */
-        { "\xed\xa0\x80", 0 },     /* half of a pair */
-        { "\xf4\x90\x80\x80", 0 }, /* beyond the last */
+        { "\xed\xa0\x80", 0 },     /* a surrogate */
+        { "\xf4\x90\x80\x80", 0 }, /* beyond U+10FFFF */
         { "\xe2\x82", 0 },         /* cut off */
-        { "\x80", 0 },             /* its middle */
+        { "\x80", 0 },             /* a continuation byte */
         { "\xff", 0 },
     };
 

@@ -1,4 +1,4 @@
-/* theory_descent_test.c - Lemma 4.2 on epochs of a function, with noise and without. */
+/* theory_descent_test.c - Lemma 4.2 on epochs of a function, with and without noise. */
 #include <math.h>
 
 #include "clip_run.h"
@@ -56,8 +56,8 @@ static run kinked_run(ms_device *dev, struct kinked *k, int c, uint64_t *seed)
     return r;
 }
 
-/* The right side of Lemma 4.2 as the paper writes it; with `own`, the gradients' norms and that of
- * M_0 in place of their bounds, and the noise that there was in place of its own. */
+/* The right side of Lemma 4.2 as the paper writes it; with `own`, the norms of the gradients and of
+ * M_0 instead of their bounds, and the noise of this run instead of its bound. */
 static double descent_right(const run *r, bool own)
 {
     const double beta = r->e.beta, gamma = beta / r->e.eta, D = r->e.D, T = (double)r->e.T;
@@ -121,9 +121,9 @@ TEST_EACH_DEVICE(an_epoch_descends, dev)
     CHECK(mean >= 0.0, "mean slack with noise %g", mean);
 }
 
-/* The values of another function than the gradients': one that falls by half as much, and one that
- * climbs. */
-TEST_EACH_DEVICE(descent_can_fail, dev)
+/* The gradients belong to another function than the values: the values fall by half as much, or
+ * rise. */
+TEST_EACH_DEVICE(values_of_another_function_break_descent, dev)
 {
     uint64_t      seed = 61;
     struct kinked k    = { .a = 1.0, .b = 0.1 };
@@ -150,11 +150,11 @@ TEST_EACH_DEVICE(descent_can_fail, dev)
 
 /* ---- the lemma's L ---------------------------------------------------------------------------
  *
- * f = 0 has L = 0.  Its gradients are noise alone, diag(+-c), unbiased, of variance n c^2, which is
- * sigma^2: all that Assumption 2 asks for.  The clip of a diagonal matrix is that of its entries.
- * Lemma 4.2 as it stands says 0 <= right; but right is negative, as the mean of -|M_t|^2 / 8 is in
- * it and the noise is not in beta^2 L^2 T.
- * With L^2 + sigma^2, the second moment of the gradients, for L^2 it holds. */
+ * f = 0 has L = 0.  Its gradients are noise alone, diag(+-c), unbiased, of variance n c^2 =
+ * sigma^2, which is all that Assumption 2 demands.  The clip of a diagonal matrix is that of its
+ * entries.  Lemma 4.2 as the paper states it says 0 <= right; but right is negative, as it contains
+ * the mean of -|M_t|^2 / 8 while beta^2 L^2 T does not contain the noise.  It holds with the second
+ * moment of the gradients, L^2 + sigma^2, for L^2. */
 TEST(noise_needs_a_larger_lipschitz_constant)
 {
     enum { N = 64, T = 2000, RUNS_OF_NOISE = 20 };

@@ -2,10 +2,10 @@
  * and on broken ones.
  *
  * Runs are made here, step by step, with the library's operators on small matrices.  What must hold
- * is held in all of them; what must fail is shown to fail, so that a check which always says yes is
- * found.  Not every wrong clip can break the regret bound: it holds for the projection onto any
- * convex set that contains the ball, so no clip at all, a clip at 2 D and a clip by entry keep it.
- * Those leave the ball, and `feasible` and `projection` say so. */
+ * is checked on all of them; what must fail is shown to fail, so that a check that always passes is
+ * found.  Not every wrong clip breaks the regret bound: it holds for the projection onto any convex
+ * set that contains the ball, so it holds for no clip at all, a clip at 2 D and a clip by entry.
+ * Those leave the ball, and violate `feasible` and `projection`. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@
 
 enum { RUNS = 1000 };
 
-/* ---- gradients that know nothing of a function ----------------------------------------------- */
+/* ---- gradients of no function ---------------------------------------------------------------- */
 
 enum { GAUSSIAN, HEAVY, RANK_ONE, AGAINST, ALTERNATING, CONSTANT, BURST, MIXED, GRADIENT_KINDS };
 
@@ -48,6 +48,14 @@ static void play(run *r, int64_t t, const double *before, void *arg)
         }
         g[i] *= p->scale * r->e.D;
     }
+}
+
+/* An epoch without weights, whose clip has threshold D. */
+static run make(int64_t rows, int64_t cols, int64_t T, double beta, double eta, double D)
+{
+    run r    = epoch_make(rows, cols, T);
+    r.e.beta = beta, r.e.eta = eta, r.e.D = D;
+    return r;
 }
 
 TEST_EACH_DEVICE(the_regret_bound_holds, dev)
@@ -115,14 +123,11 @@ TEST_EACH_DEVICE(no_comparator_is_worse, dev)
     uint64_t seed = 41;
 
     for (int c = 0; c < 40; c++) {
-        run             r = epoch_make(3, 4, 12);
+        run             r = make(3, 4, 12, 0.1, 0.3, 0.7);
         struct play     p = { c % GRADIENT_KINDS, c % 2 == 0 ? 1.0 : 30.0, (uint64_t)c };
         ms_theory_check out[MS_THEORY_N_INEQUALITIES];
         double          worst, sum[12], least = INFINITY, here;
 
-        r.e.beta = 0.1;
-        r.e.eta  = 0.3;
-        r.e.D    = 0.7;
         epoch_go(dev, &r, HARD, play, &p);
         epoch_judge(dev, &r, out);
         worst = out[MS_THEORY_INEQUALITY_REGRET].right - out[MS_THEORY_INEQUALITY_REGRET].left;
@@ -158,16 +163,12 @@ TEST_EACH_DEVICE(no_comparator_is_worse, dev)
     }
 }
 
-/* ---- what is broken is seen ------------------------------------------------------------------ */
+/* ---- runs that break an inequality ----------------------------------------------------------- */
 
 static run broken_run(ms_device *dev, clip_kind kind, int gradients, double scale)
 {
-    run         r = epoch_make(4, 4, 400);
+    run         r = make(4, 4, 400, 0.01, 0.1, 0.5);
     struct play p = { gradients, scale, 3 };
-
-    r.e.beta = 0.01;
-    r.e.eta  = 0.1;
-    r.e.D    = 0.5;
     epoch_go(dev, &r, kind, play, &p);
     return r;
 }
@@ -197,10 +198,7 @@ TEST_EACH_DEVICE(a_wrong_clip_breaks_the_regret_bound, dev)
               (int)wrong[i]);
         epoch_free(&r);
     }
-    r        = epoch_make(4, 4, 400); /* Muon does not come to rest */
-    r.e.beta = 0.01;
-    r.e.eta  = 0.1;
-    r.e.D    = 0.5;
+    r = make(4, 4, 400, 0.01, 0.1, 0.5); /* polar steps never become smaller */
     epoch_go(dev, &r, POLAR, silence, NULL);
     CHECK(epoch_slack(dev, &r, MS_THEORY_INEQUALITY_REGRET) < -0.01, "polar");
     epoch_go(dev, &r, HARD, silence, NULL);
@@ -240,10 +238,7 @@ TEST_EACH_DEVICE(a_large_beta_breaks_it, dev)
     static const double betas[] = { 0.125, 0.7 };
 
     for (size_t i = 0; i < COUNT(betas); i++) {
-        run r    = epoch_make(1, 1, 100);
-        r.e.beta = betas[i];
-        r.e.eta  = 1.0;
-        r.e.D    = 1.0;
+        run r = make(1, 1, 100, betas[i], 1.0, 1.0);
         epoch_go(dev, &r, HARD, swing, NULL);
         CHECK((epoch_slack(dev, &r, MS_THEORY_INEQUALITY_REGRET) >= 0.0) == (i == 0), "beta %g",
               betas[i]);
@@ -251,8 +246,8 @@ TEST_EACH_DEVICE(a_large_beta_breaks_it, dev)
     }
 }
 
-/* What is recorded must be a run: no other momentum, no other step. */
-TEST_EACH_DEVICE(a_run_that_is_none_is_seen, dev)
+/* Momenta and weights that do not follow the update rule are found. */
+TEST_EACH_DEVICE(records_that_break_the_update_rule_are_found, dev)
 {
     run r = broken_run(dev, HARD, GAUSSIAN, 10.0);
 
@@ -291,15 +286,12 @@ TEST_EACH_DEVICE(half_the_radius_is_enough, dev)
 TEST_EACH_DEVICE(averages_are_those_of_all_pairs, dev)
 {
     for (int c = 0; c < GRADIENT_KINDS; c++) {
-        run             r = epoch_make(3, 2, 25);
+        run             r = make(3, 2, 25, 0.1, 0.2, 1.5);
         struct play     p = { c, 2.0, (uint64_t)c };
         ms_theory_check out[MS_THEORY_N_INEQUALITIES];
         double          pairs = 0.0, away = 0.0;
         int64_t         at;
 
-        r.e.beta = 0.1;
-        r.e.eta  = 0.2;
-        r.e.D    = 1.5;
         epoch_go(dev, &r, HARD, play, &p);
         epoch_judge(dev, &r, out);
         at = out[MS_THEORY_INEQUALITY_AVERAGE].at;

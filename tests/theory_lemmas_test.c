@@ -1,5 +1,5 @@
 /* theory_lemmas_test.c - the paper's lemmas on runs of Algorithm 2 with the library's own
- * optimizer: W, H, G and M of an epoch as ms_theory_run() has them. */
+ * optimizer: W, H, G and M of an epoch as ms_theory_run() records them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static void judge(watch *w)
     w->judged++;
 }
 
-/* Step n is number t of one epoch, and for t = 0 number T of the one before. */
+/* Step n is step t of one epoch, and for t = 0 also step T of the epoch before. */
 static void on_step(void *arg, const ms_theory_step *s)
 {
     watch        *w = arg;
@@ -60,7 +60,7 @@ static void on_step(void *arg, const ms_theory_step *s)
     }
 }
 
-/* What the epochs of a run are like; clip_at: the optimizer's threshold by the Corollary's. */
+/* Runs and judges the epochs; the optimizer's threshold is clip_at times the Corollary's. */
 static watch watched(ms_device *dev, const char *problem, const char *optimizer, double sigma,
                      double clip_at)
 {
@@ -95,7 +95,7 @@ static watch watched(ms_device *dev, const char *problem, const char *optimizer,
     return w;
 }
 
-/* Every inequality in every epoch, but for the one that noise leaves in the mean alone. */
+/* Every inequality holds in every epoch, except the one that holds only in the mean with noise. */
 TEST_EACH_DEVICE(the_lemmas_hold_along_runs, dev)
 {
     static const char *const problems[] = { "sensing", "phase", "completion",
@@ -113,8 +113,7 @@ TEST_EACH_DEVICE(the_lemmas_hold_along_runs, dev)
         }
 }
 
-/* Runs that clip otherwise are seen, each by what it breaks. */
-TEST_EACH_DEVICE(other_clips_are_seen, dev)
+TEST_EACH_DEVICE(each_wrong_clip_breaks_its_inequality, dev)
 {
     watch w = watched(dev, "sensing", "musec", 0.5, 2.0);
     CHECK(w.broken[MS_THEORY_INEQUALITY_FEASIBLE] > 0, "a clip at 2 D");
@@ -122,7 +121,7 @@ TEST_EACH_DEVICE(other_clips_are_seen, dev)
     CHECK(w.broken[MS_THEORY_INEQUALITY_PROJECTION] > 0, "a clip at D / 2");
     w = watched(dev, "sensing", "soft-musec", 0.5, 1.0);
     CHECK(w.broken[MS_THEORY_INEQUALITY_PROJECTION] == w.judged, "a soft clip");
-    w = watched(dev, "sensing", "musec", 0.0, 0.1); /* too short while the gradients agree */
+    w = watched(dev, "sensing", "musec", 0.0, 0.1); /* steps too short where gradients agree */
     CHECK(w.broken[MS_THEORY_INEQUALITY_REGRET] > 0, "a clip at D / 10 keeps the regret bound");
     CHECK(w.broken[MS_THEORY_INEQUALITY_DESCENT] > 0, "a clip at D / 10 descends as promised");
 }

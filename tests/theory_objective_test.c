@@ -1,5 +1,5 @@
-/* theory_objective_test.c - the problems of the theory: subgradients by differences, constants by
- * samples, minima by certificates, noise by its moments. */
+/* theory_objective_test.c - the test problems of the theory: subgradients against differences,
+ * constants against samples, minima by certificates, noise by its moments. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -25,13 +25,17 @@ static double dot(const double *x, const double *y, int64_t n)
 
 static double norm(const double *x, int64_t n) { return sqrt(dot(x, x, n)); }
 
-static double *room(int64_t n)
+static double *zeros(int64_t n) { return check_alloc((size_t)n * sizeof(double)); }
+
+static ms_objective make(const char *name, int64_t rows, int64_t cols, uint64_t seed)
 {
-    double *x = check_alloc((size_t)n * sizeof *x);
-    return x;
+    ms_objective p;
+    ms_error     e = { "" };
+    CHECK_OK_ERR(&e, ms_objective_make(&e, name, rows, cols, seed, &p));
+    return p;
 }
 
-/* Uniform in direction, at this distance from the start at most. */
+/* A point in a uniform direction from the start, at a distance of at most `reach`. */
 static void draw_near(const ms_objective *p, double reach, uint64_t key, uint64_t *at, double *w)
 {
     const int64_t n = ms_objective_size(p);
@@ -49,24 +53,22 @@ static double reach_of(const ms_objective *p) { return isinf(p->radius) ? 10.0 :
 /* Calls `body` on every problem, shape and seed. */
 static void each_problem(void (*body)(const ms_objective *p, uint64_t key))
 {
-    ms_error e = { "" };
-    for (size_t k = 0; ms_objective_name(k, NULL) != NULL; k++)
+    const char *name;
+    for (size_t k = 0; (name = ms_objective_name(k, NULL)) != NULL; k++)
         for (size_t i = 0; i < COUNT(shapes); i++)
             for (uint64_t seed = 0; seed < SEEDS; seed++) {
-                ms_objective p;
-                CHECK_OK_ERR(&e, ms_objective_make(&e, ms_objective_name(k, NULL), shapes[i].rows,
-                                                   shapes[i].cols, seed, &p));
-                body(&p, ms_rand_key(seed, ms_objective_name(k, NULL)));
+                ms_objective p = make(name, shapes[i].rows, shapes[i].cols, seed);
+                body(&p, ms_rand_key(seed, name));
                 ms_objective_free(&p);
             }
 }
 
-/* Where the function is smooth between w - t d and w + t d, both halves have the slope <h, d>.  A
- * kink between them shows as two different halves: such draws are left out, and must be few. */
+/* Where the function is smooth between w - t d and w + t d, both halves have the slope <h, d>.
+ * With a kink between them the halves differ: such draws are left out, and must be few. */
 static void slope_is_the_difference(const ms_objective *p, uint64_t key)
 {
     const int64_t n = ms_objective_size(p);
-    double       *w = room(n), *d = room(n), *h = room(n), *x = room(n);
+    double       *w = zeros(n), *d = zeros(n), *h = zeros(n), *x = zeros(n);
     const double  t    = 1e-6;
     int           used = 0;
     uint64_t      at   = 0;
@@ -90,19 +92,16 @@ static void slope_is_the_difference(const ms_objective *p, uint64_t key)
               "draw %d: %.12g, not %.12g", k, (ahead - behind) / (2.0 * t), slope);
     }
     CHECK(used >= DRAWS * 3 / 4, "only %d of %d draws are smooth", used, DRAWS);
-    free(x);
-    free(h);
-    free(d);
-    free(w);
+    free(x), free(h), free(d), free(w);
 }
 
-TEST(subgradients_are_slopes) { each_problem(slope_is_the_difference); }
+TEST(subgradients_agree_with_differences) { each_problem(slope_is_the_difference); }
 
-/* No chord and no subgradient in the ball is steeper than L; some are not much flatter. */
+/* No chord and no subgradient in the ball is steeper than L, and some are at least 0.02 L. */
 static void no_slope_is_steeper(const ms_objective *p, uint64_t key)
 {
     const int64_t n = ms_objective_size(p);
-    double       *w = room(n), *x = room(n), *h = room(n);
+    double       *w = zeros(n), *x = zeros(n), *h = zeros(n);
     double        steepest = 0.0;
     uint64_t      at       = 0;
 
@@ -125,10 +124,8 @@ static void no_slope_is_steeper(const ms_objective *p, uint64_t key)
         steepest = fmax(steepest, fabs(f - g) / sqrt(apart) * (k % 2 == 1 ? 0.999 : 1.0));
     }
     CHECK(steepest <= p->lipschitz * (1.0 + 1e-9), "%.12g > L = %.12g", steepest, p->lipschitz);
-    CHECK(steepest >= 0.02 * p->lipschitz, "%.3g: L = %.3g says nothing", steepest, p->lipschitz);
-    free(h);
-    free(x);
-    free(w);
+    CHECK(steepest >= 0.02 * p->lipschitz, "%.3g: L = %.3g is too large", steepest, p->lipschitz);
+    free(h), free(x), free(w);
 }
 
 TEST(lipschitz_constants_hold) { each_problem(no_slope_is_steeper); }
@@ -137,7 +134,7 @@ TEST(lipschitz_constants_hold) { each_problem(no_slope_is_steeper); }
 static void is_weakly_convex(const ms_objective *p, uint64_t key)
 {
     const int64_t n = ms_objective_size(p);
-    double       *w = room(n), *x = room(n), *h = room(n);
+    double       *w = zeros(n), *x = zeros(n), *h = zeros(n);
     uint64_t      at = 0;
 
     for (int k = 0; k < DRAWS && isfinite(p->rho); k++) {
@@ -156,32 +153,29 @@ static void is_weakly_convex(const ms_objective *p, uint64_t key)
               "draw %d: %.6g below the parabola of rho = %g", k,
               -(g - f - line + 0.5 * p->rho * apart), p->rho);
     }
-    free(h);
-    free(x);
-    free(w);
+    free(h), free(x), free(w);
 }
 
 TEST(weak_convexity_holds) { each_problem(is_weakly_convex); }
 
-/* f along d from w, less its tangent, over |d|^2 / 2: what rho must be at least, by this step. */
+/* How far f lies below its tangent at w, a step d away, over |d|^2 / 2: rho is at least that. */
 static double bend_down(const ms_objective *p, const double *w, const double *d)
 {
     const int64_t n = ms_objective_size(p);
-    double       *x = room(n), *h = room(n), f, g;
+    double       *x = zeros(n), *h = zeros(n), f, g;
 
     for (int64_t i = 0; i < n; i++)
         x[i] = w[i] + d[i];
     f = ms_objective_value(p, w, h);
     g = ms_objective_value(p, x, NULL) - f - dot(h, d, n);
-    free(h);
-    free(x);
+    free(h), free(x);
     return -2.0 * g / dot(d, d, n);
 }
 
-/* The right singular vector of the largest value, of n rows of length m, by power iteration. */
+/* The top right singular vector of a matrix of n rows of length m, by power iteration. */
 static void top_vector(const double *a, int64_t n, int64_t m, double *v)
 {
-    double *y = room(m);
+    double *y = zeros(m);
     for (int64_t k = 0; k < m; k++)
         v[k] = 1.0 + 0.1 * (double)k;
     for (int it = 0; it < 20000; it++) {
@@ -197,41 +191,35 @@ static void top_vector(const double *a, int64_t n, int64_t m, double *v)
     free(y);
 }
 
-/* Phase bends most at W = 0, where every miss is negative, along the top singular vector of A:
- * there rho is attained, and a smaller one would be wrong. */
-TEST(phase_bends_by_rho)
+/* Phase retrieval curves down most at W = 0, where every residual is negative, along the top
+ * singular vector of A: there rho is attained, and a smaller one would be wrong. */
+TEST(phase_attains_its_weak_convexity_constant)
 {
-    ms_error e = { "" };
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        ms_objective p;
-        CHECK_OK_ERR(&e, ms_objective_make(&e, "phase", 0, 0, seed, &p));
+        ms_objective  p = make("phase", 0, 0, seed);
         const int64_t n = ms_objective_size(&p);
-        double       *w = room(n), *d = room(n), *v = room(p.rows), reach = INFINITY;
+        double       *w = zeros(n), *d = zeros(n), *v = zeros(p.rows), reach = INFINITY;
         top_vector(p.a, p.n, p.rows, v);
-        for (int64_t i = 0; i < p.n; i++) /* no miss may change its sign on the way */
+        for (int64_t i = 0; i < p.n; i++) /* no residual may change its sign on the way */
             reach = fmin(reach, sqrt(p.b[i]) / fabs(dot(p.a + i * p.rows, v, p.rows)));
         for (int64_t k = 0; k < p.rows; k++)
             d[k * p.cols + (int64_t)seed] = 0.9 * reach * v[k];
         CHECK(fabs(bend_down(&p, w, d) - p.rho) <= 1e-6 * p.rho, "%.12g, rho %.12g",
               bend_down(&p, w, d), p.rho);
-        free(v);
-        free(d);
-        free(w);
+        free(v), free(d), free(w);
         ms_objective_free(&p);
     }
 }
 
-/* Completion likewise, where every miss is positive: all u_i and v_j large and alike, moved apart
- * by the top singular vectors of what is known. */
-TEST(completion_bends_by_rho)
+/* Completion attains rho where every residual is positive: all u_i and v_j are large and equal, and
+ * are moved apart along the top singular vectors of the matrix of known entries. */
+TEST(completion_attains_its_weak_convexity_constant)
 {
-    ms_error e = { "" };
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        ms_objective p;
-        CHECK_OK_ERR(&e, ms_objective_make(&e, "completion", 0, 0, seed, &p));
+        ms_objective  p = make("completion", 0, 0, seed);
         const int64_t n = ms_objective_size(&p), half = p.rows / 2;
-        double       *w = room(n), *d = room(n), *known = room(half * half), *v = room(half);
-        double       *u = room(half);
+        double       *w = zeros(n), *d = zeros(n), *known = zeros(half * half), *v = zeros(half);
+        double       *u = zeros(half);
         for (int64_t i = 0; i < p.n; i++)
             known[p.at[2 * i] * half + p.at[2 * i + 1] - half] = 1.0;
         top_vector(known, half, half, v);
@@ -245,28 +233,22 @@ TEST(completion_bends_by_rho)
             w[i * p.cols] = 10.0;
         CHECK(fabs(bend_down(&p, w, d) - p.rho) <= 1e-6 * p.rho, "%.12g, rho %.12g",
               bend_down(&p, w, d), p.rho);
-        free(u);
-        free(v);
-        free(known);
-        free(d);
-        free(w);
+        free(u), free(v), free(known), free(d), free(w);
         ms_objective_free(&p);
     }
 }
 
-/* The network is not weakly convex: along a row whose output weight is negative the slope falls at
- * a kink, by the same amount however short the way is. */
+/* Along a row whose output weight is negative the slope falls at a kink by an amount that does not
+ * depend on the step's length. */
 TEST(the_network_is_not_weakly_convex)
 {
-    ms_objective p;
-    ms_error     e     = { "" };
+    ms_objective p     = make("relu", 0, 0, 1);
     double       worst = 0.0;
     uint64_t     at    = 0;
 
-    CHECK_OK_ERR(&e, ms_objective_make(&e, "relu", 0, 0, 1, &p));
     CHECK(isinf(p.rho), "rho %g", p.rho);
     const int64_t n = ms_objective_size(&p);
-    double       *w = room(n), *x = room(n), *y = room(n), *h = room(n);
+    double       *w = zeros(n), *x = zeros(n), *y = zeros(n), *h = zeros(n);
     for (int k = 0; k < 4000; k++) { /* second differences over 1e-3 */
         double bend;
         draw_near(&p, 1.0, 77, &at, w);
@@ -280,17 +262,14 @@ TEST(the_network_is_not_weakly_convex)
         worst = fmin(worst, bend / 1e-6);
     }
     CHECK(worst < -0.5, "no kink points down: %g", worst);
-    free(h);
-    free(y);
-    free(x);
-    free(w);
+    free(h), free(y), free(x), free(w);
     ms_objective_free(&p);
 }
 
 static void minima_are_attained(const ms_objective *p, uint64_t key)
 {
     const int64_t n  = ms_objective_size(p);
-    double       *w  = room(n);
+    double       *w  = zeros(n);
     uint64_t      at = 0;
 
     if (!isnan(p->minimum)) {
@@ -308,7 +287,8 @@ static void minima_are_attained(const ms_objective *p, uint64_t key)
 
 TEST(known_minima_are_attained) { each_problem(minima_are_attained); }
 
-/* r <- A_u^T A_u v for the rows of A (stored by entry) that are not wrong. */
+/* out <- A_u^T A_u v, where A_u has the rows of A (stored by entry) without outliers, and scratch
+ * <- A_u v. */
 static void apply_gram(const ms_objective *p, const double *v, double *scratch, double *out)
 {
     const int64_t size = ms_objective_size(p);
@@ -321,20 +301,19 @@ static void apply_gram(const ms_objective *p, const double *v, double *scratch, 
         out[k] = dot(p->a + k * p->n, scratch, p->n);
 }
 
-/* Sensing: signs in [-1, 1] for the right measurements that balance those of the wrong ones prove
- * that the target is the minimum of this convex function.  Least squares finds them, by conjugate
- * gradients. */
+/* The target is the minimum of this convex function if zero is a subgradient there: if multipliers
+ * in [-1, 1] for the exact measurements balance the signs of the outliers.  Conjugate gradients
+ * find those of least squares. */
 TEST(the_target_of_sensing_is_its_minimum)
 {
-    ms_error e = { "" };
     for (uint64_t seed = 0; seed < 20; seed++) {
-        ms_objective p;
-        CHECK_OK_ERR(&e, ms_objective_make(&e, "sensing", 0, 0, seed, &p));
+        ms_objective  p    = make("sensing", 0, 0, seed);
         const int64_t size = ms_objective_size(&p);
-        double *b = room(size), *v = room(size), *r = room(size), *d = room(size), *q = room(size);
-        double *s = room(p.n), worst = 0.0;
+        double       *b = zeros(size), *v = zeros(size), *r = zeros(size), *d = zeros(size),
+               *q = zeros(size);
+        double *s = zeros(p.n), worst = 0.0;
         for (int64_t k = 0; k < size; k++)
-            for (int64_t i = 0; i < p.n; i += 20) { /* residual at the target: -wrong */
+            for (int64_t i = 0; i < p.n; i += 20) { /* the residual at the target: -outlier */
                 double miss = -p.b[i];
                 for (int64_t j = 0; j < size; j++)
                     miss += p.a[j * p.n + i] * p.target[j];
@@ -354,24 +333,19 @@ TEST(the_target_of_sensing_is_its_minimum)
             for (int64_t k = 0; k < size; k++)
                 d[k] = r[k] + more * d[k];
         }
-        apply_gram(&p, v, s, q); /* s: the signs; q: what they add up to */
+        apply_gram(&p, v, s, q); /* s: the multipliers; q: their sum */
         for (int64_t i = 0; i < p.n; i++)
             worst = fmax(worst, fabs(s[i]));
         for (int64_t k = 0; k < size; k++)
             CHECK(fabs(q[k] - b[k]) <= 1e-9 * norm(b, size), "not balanced");
-        CHECK(worst <= 1.0, "seed %llu: a sign of %g", (unsigned long long)seed, worst);
+        CHECK(worst <= 1.0, "seed %llu: a multiplier of %g", (unsigned long long)seed, worst);
         CHECK(p.minimum == ms_objective_value(&p, p.target, NULL), "the minimum is not known");
-        free(s);
-        free(q);
-        free(d);
-        free(r);
-        free(v);
-        free(b);
+        free(s), free(q), free(d), free(r), free(v), free(b);
         ms_objective_free(&p);
     }
 }
 
-/* The least of f over two numbers: there two of the residuals are zero, so all pairs are tried. */
+/* The minimum of f over two variables: two residuals are zero there, so all pairs are tried. */
 static double least_of_two_numbers(const ms_objective *p)
 {
     double least = INFINITY;
@@ -385,15 +359,13 @@ static double least_of_two_numbers(const ms_objective *p)
     return least;
 }
 
-/* 2 x 1: six measurements, one of them wrong, which some seeds' minimum gives way to.  It must not
- * be called known then; and where it is, it is right. */
+/* With 2 x 1 unknowns there are six measurements, one of them an outlier, and for some seeds the
+ * minimum is not at the target.  It must not be called known then; where it is, it is right. */
 TEST(a_small_sensing_may_have_another_minimum)
 {
-    ms_error e       = { "" };
-    int      n_known = 0, n_lower = 0;
+    int n_known = 0, n_lower = 0;
     for (uint64_t seed = 0; seed < 300; seed++) {
-        ms_objective p;
-        CHECK_OK_ERR(&e, ms_objective_make(&e, "sensing", 2, 1, seed, &p));
+        ms_objective p         = make("sensing", 2, 1, seed);
         const double at_target = ms_objective_value(&p, p.target, NULL);
         const double least     = least_of_two_numbers(&p);
         const bool   lower     = least < at_target - 1e-12;
@@ -409,16 +381,13 @@ TEST(a_small_sensing_may_have_another_minimum)
     CHECK(n_lower > 0 && n_known >= 200, "%d are lower, %d known", n_lower, n_known);
 }
 
-/* Mean 0 and E|.|^2 = sigma^2 within five of their own deviations. */
+/* Mean 0 and E|.|^2 = sigma^2, each within five standard deviations. */
 TEST(noise_has_its_moments)
 {
     enum { STEPS = 4000 };
     const double sigma = 0.7;
-    ms_objective p;
-    ms_error     e = { "" };
-
-    CHECK_OK_ERR(&e, ms_objective_make(&e, "max", 5, 4, 0, &p));
-    double *mean = room(20), *g = room(20), squares = 0.0;
+    ms_objective p     = make("max", 5, 4, 0);
+    double      *mean = zeros(20), *g = zeros(20), squares = 0.0;
     for (int64_t t = 0; t < STEPS; t++) {
         memset(g, 0, 20 * sizeof *g);
         ms_objective_noise(&p, sigma, 3, t, g);
@@ -432,31 +401,24 @@ TEST(noise_has_its_moments)
     memset(g, 0, 20 * sizeof *g);
     ms_objective_noise(&p, 0.0, 3, 0, g);
     CHECK(norm(g, 20) == 0.0, "sigma 0");
-    free(g);
-    free(mean);
+    free(g), free(mean);
     ms_objective_free(&p);
 }
 
-TEST(the_seed_decides)
+TEST(problems_depend_on_their_seed_alone)
 {
-    ms_error e = { "" };
-    for (size_t k = 0; ms_objective_name(k, NULL) != NULL; k++) {
-        ms_objective a, b, c;
-        const char  *name = ms_objective_name(k, NULL);
-        CHECK_OK_ERR(&e, ms_objective_make(&e, name, 4, 6, 5, &a));
-        CHECK_OK_ERR(&e, ms_objective_make(&e, name, 4, 6, 5, &b));
-        CHECK_OK_ERR(&e, ms_objective_make(&e, name, 4, 6, 6, &c));
+    const char *name;
+    for (size_t k = 0; (name = ms_objective_name(k, NULL)) != NULL; k++) {
+        ms_objective a = make(name, 4, 6, 5), b = make(name, 4, 6, 5), c = make(name, 4, 6, 6);
         CHECK(memcmp(a.start, b.start, 24 * sizeof *a.start) == 0, "%s: another start", name);
         CHECK(ms_objective_value(&a, c.start, NULL) == ms_objective_value(&b, c.start, NULL), "%s",
               name);
         CHECK(memcmp(a.start, c.start, 24 * sizeof *a.start) != 0, "%s: the same start", name);
-        ms_objective_free(&c);
-        ms_objective_free(&b);
-        ms_objective_free(&a);
+        ms_objective_free(&c), ms_objective_free(&b), ms_objective_free(&a);
     }
 }
 
-TEST(what_is_not_there_is_refused)
+TEST(unknown_problems_and_impossible_shapes_are_refused)
 {
     ms_objective p;
     ms_error     e = { "" };

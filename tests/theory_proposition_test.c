@@ -8,9 +8,9 @@
  *
  *     d(P) = -|G - P|_F^2 / (2 lambda) - (D / lambda) |P|_*
  *
- * below every feasible value.  At P = G - hard(G, D) it meets the value of -hard(G, D) / lambda, so
- * both are the optimum: no solver and no derivative are needed, and nothing here is shared with the
- * operator that is judged. */
+ * below every feasible value.  At P = G - hard(G, D) it equals the value of -hard(G, D) / lambda,
+ * so both are the optimum.  That needs no solver and no derivative, and shares no code with the
+ * operator under test. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -26,7 +26,7 @@ typedef struct problem {
     double  lambda, D;
 } problem;
 
-/* Full rank, deficient, flat and steep spectra; D inside the spectrum, below it, and above it. */
+/* Spectra of full rank, deficient, flat, steep and of rank one; D inside, below or above them. */
 static problem problem_make(int c, uint64_t *seed)
 {
     static const int64_t shapes[][2] = { { 1, 1 }, { 1, 7 }, { 7, 1 },  { 2, 2 },  { 3, 5 },
@@ -50,8 +50,8 @@ static problem problem_make(int c, uint64_t *seed)
     return p;
 }
 
-/* (value - bound) / size for X = -clipped / lambda and P = G - clipped; *known: the value minus
- * what the chosen singular values say that the optimum is, likewise. */
+/* (value - bound) / size for X = -clipped / lambda and P = G - clipped; *known: the distance of the
+ * value from the optimum of the chosen singular values over size; *outside: |clipped|_2 / D - 1. */
 static double duality_gap(const problem *p, const double *clipped, double *known, double *outside)
 {
     const int64_t n      = p->rows * p->cols;
@@ -78,46 +78,46 @@ static double duality_gap(const problem *p, const double *clipped, double *known
     return size > 0.0 ? (value - bound) / size : 0.0;
 }
 
-TEST_EACH_DEVICE(the_hard_clip_is_optimal, dev)
-{
-    uint64_t seed = 17;
+typedef struct outcome {
+    double largest, known; /* over all problems */
+    int    short_of;       /* problems whose value is not the optimum */
+} outcome;
 
-    if (!ms_device_has(dev, MUSEC_F64)) SKIP_DEVICE("%s has no float64", dev->name);
+/* Clips every problem's G; the result must be feasible, and no value may lie below a bound. */
+static outcome clip_problems(ms_device *dev, const char *op, uint64_t seed)
+{
+    outcome out = { 0 };
     for (int c = 0; c < PROBLEMS; c++) {
         problem                 p   = problem_make(c, &seed);
-        const musec_clip_config cfg = run_config("hard", p.D);
+        const musec_clip_config cfg = run_config(op, p.D);
         double      *clipped        = run_clip(dev, &cfg, MUSEC_F64, p.o.x, p.rows, p.cols, NULL);
         double       known, outside;
         const double gap = duality_gap(&p, clipped, &known, &outside);
-
-        CHECK(fabs(gap) <= 1e-10, "problem %d, %lldx%lld, D %g: the gap is %g", c,
-              (long long)p.rows, (long long)p.cols, p.D, gap);
-        CHECK(known <= 1e-10, "problem %d: %g from the known optimum", c, known);
+        CHECK(gap >= -1e-10, "problem %d, %lldx%lld, D %g: the gap is %g", c, (long long)p.rows,
+              (long long)p.cols, p.D, gap);
         CHECK(outside <= 1e-12, "problem %d: |X|_2 is above D by %g", c, outside);
+        CHECK(isfinite(gap) && isfinite(known), "problem %d: gap %g, %g", c, gap, known);
+        out.largest = fmax(out.largest, gap);
+        out.known   = fmax(out.known, known);
+        out.short_of += known > 1e-4;
         free(clipped);
         oracle_free(&p.o);
     }
+    return out;
 }
 
-/* The soft clip is feasible, but no optimum wherever a singular value is near D. */
+TEST_EACH_DEVICE(the_hard_clip_is_optimal, dev)
+{
+    if (!ms_device_has(dev, MUSEC_F64)) SKIP_DEVICE("%s has no float64", dev->name);
+    const outcome worst = clip_problems(dev, "hard", 17);
+    CHECK(worst.largest <= 1e-10, "a gap of %g", worst.largest);
+    CHECK(worst.known <= 1e-10, "%g from the known optimum", worst.known);
+}
+
+/* The soft clip is feasible, but not optimal where a singular value is near D. */
 TEST_EACH_DEVICE(the_soft_clip_is_not, dev)
 {
-    uint64_t seed     = 23;
-    int      short_of = 0;
-
     if (!ms_device_has(dev, MUSEC_F64)) SKIP_DEVICE("%s has no float64", dev->name);
-    for (int c = 0; c < PROBLEMS; c++) {
-        problem                 p   = problem_make(c, &seed);
-        const musec_clip_config cfg = run_config("soft", p.D);
-        double *clipped             = run_clip(dev, &cfg, MUSEC_F64, p.o.x, p.rows, p.cols, NULL);
-        double  known, outside;
-
-        const double gap = duality_gap(&p, clipped, &known, &outside);
-        CHECK(gap >= -1e-10, "problem %d: a value below a bound, by %g", c, gap);
-        CHECK(outside <= 1e-12, "problem %d: |X|_2 is above D by %g", c, outside);
-        if (known > 1e-4) short_of++;
-        free(clipped);
-        oracle_free(&p.o);
-    }
-    CHECK(short_of > PROBLEMS / 2, "%d of %d problems", short_of, PROBLEMS);
+    const outcome soft = clip_problems(dev, "soft", 23);
+    CHECK(soft.short_of > PROBLEMS / 2, "%d of %d problems", soft.short_of, PROBLEMS);
 }

@@ -1,28 +1,14 @@
-/* theory_run_test.c - Algorithm 2 by hand on one column, where the clip is a division; the hull
- * where it is known; the polar step that never arrives; slopes of known powers. */
+/* theory_run_test.c - Algorithm 2 computed by hand on one column, where the clip is a division; the
+ * distance of hulls with a known answer; exact polar steps that do not converge; slopes of known
+ * powers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
+#include "clip_run.h"
 #include "theory/fit.h"
 #include "theory/run.h"
-
-static double apart(const double *x, const double *y, int64_t n)
-{
-    double sum = 0.0;
-    for (int64_t i = 0; i < n; i++)
-        sum += (x[i] - y[i]) * (x[i] - y[i]);
-    return sqrt(sum);
-}
-
-static double norm(const double *x, int64_t n)
-{
-    double sum = 0.0;
-    for (int64_t i = 0; i < n; i++)
-        sum += x[i] * x[i];
-    return sqrt(sum);
-}
 
 static void make(const char *name, int64_t rows, int64_t cols, uint64_t seed, ms_objective *p)
 {
@@ -45,8 +31,8 @@ static void run(const ms_theory_setup *s, ms_theory_result *r)
 
 /* ---- the algorithm --------------------------------------------------------------------------- */
 
-/* One column: the singular value of M is |M|.  Everything from the paper's text, kept whole. */
-TEST(the_algorithm_by_hand)
+/* With one column the singular value of M is |M|.  All of the paper's algorithm, written out. */
+TEST(runs_agree_with_the_algorithm_by_hand)
 {
     enum { ROWS = 6, STEPS = 900 };
     static const char *const names[] = { "quadratic", "phase" };
@@ -72,9 +58,9 @@ TEST(the_algorithm_by_hand)
             for (int i = 0; i < ROWS && n > 0; i++)
                 sum[i] += h[i];
             if (n > 0 && n % T == 0) {
-                CHECK(fabs(norm(sum, ROWS) / (double)T - r.hbar[n / T - 1]) <= 1e-9, "epoch %lld",
-                      (long long)(n / T));
-                hbar += norm(sum, ROWS) / (double)T / (double)K;
+                CHECK(fabs(run_fro(sum, ROWS) / (double)T - r.hbar[n / T - 1]) <= 1e-9,
+                      "epoch %lld", (long long)(n / T));
+                hbar += run_fro(sum, ROWS) / (double)T / (double)K;
                 memset(sum, 0, sizeof sum);
             }
             if (n == K * T) break;
@@ -82,7 +68,7 @@ TEST(the_algorithm_by_hand)
             ms_objective_noise(&p, 0.3, 9, n, g);
             for (int i = 0; i < ROWS; i++)
                 m[i] = n == 0 ? g[i] : (1.0 - beta) * m[i] + beta * g[i];
-            size = norm(m, ROWS);
+            size = run_fro(m, ROWS);
             for (int i = 0; i < ROWS; i++) {
                 if (size > D) m[i] *= D / size;
                 w[n + 1][i] = w[n][i] - eta * m[i];
@@ -92,7 +78,7 @@ TEST(the_algorithm_by_hand)
             for (int i = 0; i < ROWS; i++)
                 mean[i] += w[r.picked * T + t][i] / (double)T;
         CHECK(fabs(hbar - r.hbar_mean) <= 1e-9, "%g, not %g", r.hbar_mean, hbar);
-        CHECK(apart(mean, r.returned, ROWS) <= 1e-9, "the point returned");
+        CHECK(run_fro_diff(mean, r.returned, ROWS) <= 1e-9, "the point returned");
         CHECK(r.picked >= 0 && r.picked < K, "epoch %lld", (long long)r.picked);
         CHECK(fabs(ms_objective_value(&p, w[K * T], NULL) - r.f_end) <= 1e-9, "f at the end");
         free(w);
@@ -102,8 +88,8 @@ TEST(the_algorithm_by_hand)
 }
 
 /* The library averages W_1 ... W_T, the paper W_0 ... W_{T-1}: they differ by (W_T - W_0) / T.  An
- * epoch stays in the ball, in half of it even.  What the theorem promises holds. */
-TEST(averages_balls_and_bounds)
+ * epoch stays within half of the ball's radius, and the theorem's bound holds. */
+TEST(runs_keep_to_their_averages_balls_and_bounds)
 {
     for (size_t k = 0; ms_objective_name(k, NULL) != NULL; k++)
         for (uint64_t seed = 0; seed < 2; seed++) {
@@ -131,8 +117,8 @@ TEST(averages_balls_and_bounds)
         }
 }
 
-/* The result tells the epochs that the run had, which may be others than the Corollary's. */
-TEST(the_result_tells_its_epochs)
+/* The epochs in the result are those of the run, which may differ from the Corollary's. */
+TEST(the_result_has_the_epochs_of_the_run)
 {
     ms_objective     p;
     ms_theory_setup  s;
@@ -151,8 +137,7 @@ TEST(the_result_tells_its_epochs)
     ms_objective_free(&p);
 }
 
-/* The same bits again; another seed, another epoch or noise. */
-TEST(runs_repeat)
+TEST(runs_with_the_same_seed_have_the_same_bits)
 {
     ms_objective     p;
     ms_theory_setup  s;
@@ -161,7 +146,7 @@ TEST(runs_repeat)
     set_up(&p, "soft-musec", 600, 0.5, &s);
     run(&s, &a);
     run(&s, &b);
-    CHECK(a.hbar_mean == b.hbar_mean && a.f_end == b.f_end, "another run");
+    CHECK(a.hbar_mean == b.hbar_mean && a.f_end == b.f_end, "the runs differ");
     ms_theory_result_free(&b);
     s.seed = 10;
     run(&s, &b);
@@ -173,8 +158,8 @@ TEST(runs_repeat)
 
 /* ---- every optimizer ------------------------------------------------------------------------- */
 
-/* How long a step of lr 1 is, at most or about: D sqrt(r) of a clipped matrix, sqrt(r) of a polar
- * factor, sqrt(rows cols) of entries of size one. */
+/* The largest or usual length of a step of lr 1: D sqrt(r) for a clipped matrix, sqrt(r) for a
+ * polar factor, sqrt(rows cols) for entries of size one. */
 static double step_length(const char *optimizer, const ms_objective *p, double D)
 {
     const double r = (double)ms_objective_rank(p), size = (double)ms_objective_size(p);
@@ -183,10 +168,10 @@ static double step_length(const char *optimizer, const ms_objective *p, double D
     return D * sqrt(r);
 }
 
-/* Each by its own step: f falls, T steps of full length in one direction are delta long but for T's
- * rounding, and as the mean lies in the middle, an epoch stays within (T + 1) / 2 of them.  Muon's
- * quintic steps leave singular values of up to 1.21; nothing bounds SGDM. */
-TEST(every_optimizer_runs)
+/* f falls, T steps of full length in one direction have length delta except for T's rounding, and
+ * as the mean lies in the middle, an epoch stays within (T + 1) / 2 steps of it.  Muon's quintic
+ * steps leave singular values of up to 1.21; nothing bounds SGDM. */
+TEST(every_optimizer_descends_with_steps_of_its_length)
 {
     for (size_t k = 0; musec_optim_name(k, NULL) != NULL; k++) {
         const char      *name = musec_optim_name(k, NULL);
@@ -204,15 +189,15 @@ TEST(every_optimizer_runs)
               step);
         CHECK(strcmp(name, "sgdm") == 0 || r.spread <= over * step * (T + 1.0) / 2.0,
               "%s moves %g in an epoch of %g steps of %g", name, r.spread, T, step);
-        CHECK(r.spread >= 0.2 * step * T, "%s moves by %g alone", name, r.spread);
+        CHECK(r.spread >= 0.2 * step * T, "%s moves by only %g", name, r.spread);
         ms_theory_result_free(&r);
         ms_objective_free(&p);
     }
 }
 
-/* Where the exact polar factor hops: <U, W> does not move at all, |Hbar| is 0.1 in every epoch but
- * for the rest of one hop, and Musec arrives. */
-TEST(the_polar_step_hops)
+/* The exact polar factor jumps back and forth across a kink: <U, W> does not move, and |Hbar| is
+ * 0.1 in every epoch except for the remainder of one jump.  Musec converges. */
+TEST(exact_polar_steps_do_not_converge_at_a_kink)
 {
     ms_objective     p;
     ms_theory_setup  s;
@@ -236,7 +221,7 @@ TEST(the_polar_step_hops)
     ms_objective_free(&p);
 }
 
-TEST(divergence_is_a_result)
+TEST(a_diverged_run_is_a_result_and_no_error)
 {
     ms_objective     p;
     ms_theory_setup  s;
@@ -251,8 +236,8 @@ TEST(divergence_is_a_result)
     ms_objective_free(&p);
 }
 
-/* The constants that the bound is made of: those of the problem, with the noise in L. */
-TEST(setups_have_the_problems_constants)
+/* The bound's constants are those of the problem; L includes the noise. */
+TEST(setups_have_the_constants_of_their_problem)
 {
     for (size_t k = 0; ms_objective_name(k, NULL) != NULL; k++)
         for (double sigma = 0.0; sigma <= 1.5; sigma += 0.75) {
@@ -280,7 +265,7 @@ TEST(setups_have_the_problems_constants)
         }
 }
 
-TEST(setups_are_refused)
+TEST(impossible_setups_are_refused)
 {
     ms_objective    p;
     ms_theory_setup s;
@@ -306,8 +291,8 @@ static ms_hull hull_at(const ms_objective *p, const double *centre, double delta
     return h;
 }
 
-/* Crossed kinks: one side, two sides of V's kink, all four. */
-TEST(hulls_of_kinks)
+/* The ball reaches one side of the crossed kinks, the two sides of V's kink, or all four. */
+TEST(the_hull_at_crossed_kinks_is_known)
 {
     ms_objective p;
     make("kinks", 4, 6, 3, &p); /* the start is U + V / 1000 or a little more */
@@ -317,13 +302,13 @@ TEST(hulls_of_kinks)
     ms_objective_free(&p);
 }
 
-/* One row with weight 1: subgradients are W - W*, so the distance is |W - W*| - delta.  Samples
- * come near it from above; the first alone is delta away. */
-TEST(hulls_of_a_ball)
+/* With one row of weight 1 the gradient is W - W*, so the distance is |W - W*| - delta.  Samples
+ * approach it from above; the first alone is the centre, delta away. */
+TEST(the_hull_of_a_ball_of_gradients_is_known)
 {
     ms_objective p;
     make("quadratic", 1, 12, 3, &p);
-    const double far = apart(p.start, p.target, 12), delta = 0.3;
+    const double far = run_fro_diff(p.start, p.target, 12), delta = 0.3;
     const double h = hull_at(&p, p.start, delta, 200).upper;
     CHECK(h >= far - delta - 1e-12 && h <= far - 0.95 * delta, "%g, not %g", h, far - delta);
     CHECK(fabs(hull_at(&p, p.start, delta, 1).upper - far) <= 1e-12, "one sample");
@@ -331,7 +316,7 @@ TEST(hulls_of_a_ball)
     ms_objective_free(&p);
 }
 
-TEST(hulls_are_refused)
+TEST(a_hull_without_samples_or_ball_is_refused)
 {
     ms_objective p;
     ms_hull      h;
@@ -344,7 +329,7 @@ TEST(hulls_are_refused)
 
 /* ---- slopes ---------------------------------------------------------------------------------- */
 
-TEST(slopes_of_powers)
+TEST(slopes_of_powers_are_their_exponents)
 {
     const double    x[] = { 1.0, 2.0, 4.0, 8.0 };
     double          y[3][4];

@@ -1,5 +1,5 @@
-/* train_config_test.c - the fields of a run: to text and back, to config.json and back, and what is
- * refused in which words. */
+/* train_config_test.c - the fields of a run: to text and back, to config.json and back, and the
+ * messages of refusals. */
 #include "check.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ static const char *text_of(const ms_train_config *cfg, const char *name)
 
 /* ---- text and back --------------------------------------------------------------------------- */
 
-TEST(every_field_comes_back_bit_for_bit)
+TEST(every_field_is_read_back_bit_for_bit_from_its_text)
 {
     const ms_train_config start = train_config("medium", "spectra", NULL);
     ms_train_field        f;
@@ -59,8 +59,8 @@ TEST(hyphens_and_underscores_are_the_same)
     CHECK(strcmp(text_of(&cfg, "val_every"), "17") == 0, "get");
 }
 
-/* What --help has in brackets is what a run without options has. */
-TEST(helps_name_the_defaults)
+/* A run without options has the values that --help shows in brackets. */
+TEST(help_names_the_defaults)
 {
     const ms_train_config usual = train_config("pico", "soft-musec", NULL);
     const ms_command     *cmd   = train_command();
@@ -75,7 +75,7 @@ TEST(helps_name_the_defaults)
         CHECK(k < cmd->n_options, "%s is no option", f.name);
         const char *help = cmd->options[k].help, *open = strrchr(help, '[');
         CHECK(open != NULL && help[strlen(help) - 1] == ']', "%s: %s", f.name, help);
-        if (text_of(&usual, f.name)[0] == '\0') continue; /* that is told in words */
+        if (text_of(&usual, f.name)[0] == '\0') continue; /* an empty default is described */
         snprintf(word, sizeof word, "%.*s", (int)strcspn(open + 1, "]:;"), open + 1);
         CHECK_OK_ERR(&e, ms_train_config_set(&e, &copy, f.name, word));
         CHECK(ms_train_config_differs(&usual, &copy, 0) == NULL,
@@ -102,7 +102,7 @@ TEST(every_field_has_a_group)
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
-TEST(unknown_names_are_met_with_the_nearest)
+TEST(for_an_unknown_name_the_nearest_is_suggested)
 {
     static const struct {
         const char *key, *near;
@@ -118,9 +118,9 @@ TEST(unknown_names_are_met_with_the_nearest)
     ms_error        e;
     char            huge[3000];
     for (size_t i = 0; i < COUNT(cases); i++) {
-        CHECK(ms_train_config_set(&e, &cfg, cases[i].key, "1") == MUSEC_EINVAL, "%s", cases[i].key);
-        CHECK(strstr(e.text, cases[i].key) != NULL && strstr(e.text, cases[i].near) != NULL,
-              "%s: %s", cases[i].key, e.text);
+        CHECK_FAILS(&e, ms_train_config_set(&e, &cfg, cases[i].key, "1"), MUSEC_EINVAL,
+                    cases[i].key);
+        CHECK(strstr(e.text, cases[i].near) != NULL, "%s: %s", cases[i].key, e.text);
     }
     memset(huge, 'w', sizeof huge - 1);
     huge[sizeof huge - 1] = '\0';
@@ -129,15 +129,14 @@ TEST(unknown_names_are_met_with_the_nearest)
     CHECK(ms_train_config_set(&e, &cfg, "layers", huge) == MUSEC_EINVAL, "a long value");
     CHECK_FAILS(&e, ms_train_config_set(&e, &cfg, "stages", huge), MUSEC_EINVAL,
                 "stages is longer than 1023");
-    CHECK(ms_train_config_set(&e, &cfg, "data", "a\xff") == MUSEC_EINVAL &&
-              strstr(e.text, "data") != NULL && strstr(e.text, "UTF-8") != NULL,
-          "%s", e.text);
+    CHECK_FAILS(&e, ms_train_config_set(&e, &cfg, "data", "a\xff"), MUSEC_EINVAL, "UTF-8");
+    CHECK(strstr(e.text, "data") != NULL, "%s", e.text);
 }
 
 TEST(values_out_of_range_are_refused_by_name)
 {
     static const struct {
-        const char *key, *values; /* separated by blanks, the empty one first */
+        const char *key, *values; /* separated by blanks; a leading blank is the empty value */
     } bad[] = {
         { "steps", " 0 -1 1.5 1.5e0 10x 99999999999999999999" },
         { "batch", "0" },
@@ -214,14 +213,14 @@ TEST(fields_are_checked_together)
         const musec_status st = ms_train_config_check(&e, &cfg);
         CHECK(st == (bad[i].what == NULL ? MUSEC_OK : MUSEC_EINVAL), "%s is \"%s\": %s", bad[i].key,
               bad[i].value, e.text);
-        CHECK(bad[i].what == NULL || strstr(e.text, bad[i].what) != NULL, "said \"%s\"", e.text);
+        CHECK(bad[i].what == NULL || strstr(e.text, bad[i].what) != NULL, "\"%s\"", e.text);
     }
     ms_train_config cfg = train_config("small", "muon", NULL);
     ms_error        e;
     CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "seed", "9"));
     CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
     CHECK(cfg.model.vocab == 50304 && cfg.model.long_layers == 1032 && cfg.optim.seed == 9,
-          "filled");
+          "derived fields");
 }
 
 /* ---- presets --------------------------------------------------------------------------------- */
@@ -244,13 +243,12 @@ TEST(every_preset_works_with_every_optimizer)
         }
     CHECK(n == 5, "%zu presets", n);
     ms_train_config cfg;
-    CHECK(ms_train_config_init(&e, &cfg, "tiny", "muon") == MUSEC_EINVAL &&
-              strstr(e.text, "tiny") != NULL && strstr(e.text, "pico|nano") != NULL,
-          "%s", e.text);
+    CHECK_FAILS(&e, ms_train_config_init(&e, &cfg, "tiny", "muon"), MUSEC_EINVAL, "tiny");
+    CHECK(strstr(e.text, "pico|nano") != NULL, "%s", e.text);
     CHECK_FAILS(&e, ms_train_config_init(&e, &cfg, "nano", "lion"), MUSEC_EINVAL, "lion");
 }
 
-/* A preset's lr is for whoever has none of its own. */
+/* A preset's lr is used by the optimizers that have no rate of their own. */
 TEST(optimizers_keep_their_own_rates)
 {
     static const struct {
@@ -274,7 +272,7 @@ TEST(optimizers_keep_their_own_rates)
 
 static bool is_among(const void *given, const char *key) { return strstr(given, key) != NULL; }
 
-TEST(nanogpt_files_hold_gpt2_tokens)
+TEST(nanogpt_files_imply_the_gpt2_tokenizer)
 {
     static const struct {
         const char *format, *given, *tokenizer;
@@ -315,9 +313,9 @@ TEST(each_single_change_is_found)
     }
 }
 
-/* A field that is part of the key only where it is set needs a default to compare with, and only a
- * change that a resumed run may make is recorded. */
-TEST(flags_are_consistent)
+/* A field that is part of the key only where it is set needs a default to compare with, and only
+ * changes that a resumed run may make are recorded. */
+TEST(flags_of_fields_are_consistent)
 {
     ms_train_field f;
     for (size_t i = 0; ms_train_field_at(i, &f); i++) {
@@ -329,7 +327,7 @@ TEST(flags_are_consistent)
 
 /* ---- config.json ----------------------------------------------------------------------------- */
 
-TEST(a_file_gives_the_config_back)
+TEST(a_config_is_read_back_from_its_file)
 {
     const char    *optimizer;
     ms_train_field f;
@@ -338,8 +336,8 @@ TEST(a_file_gives_the_config_back)
         ms_train_config cfg = train_config("small", optimizer, NULL), back;
         for (size_t i = 0; o > 0 && ms_train_field_at(i, &f); i++)
             CHECK(train_change(&cfg, &f), "%s cannot be changed", f.name);
-        CHECK_OK_ERR(&e, ms_train_config_write(&e, path_in(check_tmp_dir(), "config.json"), &cfg));
-        CHECK_OK_ERR(&e, ms_train_config_read(&e, path_in(check_tmp_dir(), "config.json"), &back));
+        CHECK_OK_ERR(&e, ms_train_config_write(&e, tmp_path("config.json"), &cfg));
+        CHECK_OK_ERR(&e, ms_train_config_read(&e, tmp_path("config.json"), &back));
         const char *differs = ms_train_config_differs(&cfg, &back, 0);
         CHECK(differs == NULL && back.preset == cfg.preset, "%s: %s", optimizer, differs);
     }
@@ -347,7 +345,7 @@ TEST(a_file_gives_the_config_back)
 
 static void check_damaged(const char *what, const char *bytes, size_t n, const char *says)
 {
-    const char     *path = path_in(check_tmp_dir(), "damaged.json");
+    const char     *path = tmp_path("damaged.json");
     ms_train_config cfg;
     ms_error        e = { "" };
     put_file(path, bytes, n);
@@ -359,9 +357,8 @@ static void check_damaged(const char *what, const char *bytes, size_t n, const c
     CHECK(strstr(e.text, says) != NULL, "%s: %s", what, e.text);
 }
 
-/* Numbers are numbers, whatever their value; choices and lists stay text.  The config of before,
- * all text, is the same one. */
-TEST(json_has_numbers)
+/* Choices and lists are text.  A config of older versions, all text, is read as the same. */
+TEST(numbers_are_json_numbers)
 {
     static const struct {
         const char *key;
@@ -392,15 +389,14 @@ TEST(json_has_numbers)
     json_decref(json);
 }
 
-/* By hand, a number needs no quotes. */
-TEST(numbers_may_be_numbers)
+TEST(a_config_by_hand_may_have_numbers_and_few_fields)
 {
     static const char text[] = "{\"preset\": \"nano\", \"optimizer\": \"muon\", \"layers\": 3, "
                                "\"lr\": 0.1, \"weight_decay\": 0.25, \"seed\": 7}";
     ms_train_config   cfg;
     ms_error          e;
-    put_file(path_in(check_tmp_dir(), "numbers.json"), text, strlen(text));
-    CHECK_OK_ERR(&e, ms_train_config_read(&e, path_in(check_tmp_dir(), "numbers.json"), &cfg));
+    put_text(tmp_path("numbers.json"), text);
+    CHECK_OK_ERR(&e, ms_train_config_read(&e, tmp_path("numbers.json"), &cfg));
     CHECK(cfg.model.layers == 3 && cfg.optim.lr == 0.1 && cfg.seed == 7 &&
               cfg.optim.weight_decay[MUSEC_ROLE_QK] == 0.25,
           "layers %lld, lr %g", (long long)cfg.model.layers, cfg.optim.lr);
@@ -438,24 +434,21 @@ TEST(damaged_files_are_refused_in_one_line)
         check_damaged(bad[i].what, bad[i].text, strlen(bad[i].text), bad[i].says);
     ms_train_config cfg;
     ms_error        e;
-    CHECK(ms_train_config_read(&e, path_in(check_tmp_dir(), "not-there.json"), &cfg) == MUSEC_EIO,
-          "missing");
-    CHECK(strstr(e.text, "not-there.json") != NULL, "%s", e.text);
+    CHECK_FAILS(&e, ms_train_config_read(&e, tmp_path("missing.json"), &cfg), MUSEC_EIO,
+                "missing.json");
     CHECK(ms_train_config_read(&e, check_tmp_dir(), &cfg) != MUSEC_OK, "a directory");
     cfg = train_config("nano", "muon", NULL);
-    CHECK(ms_train_config_write(&e, path_in(check_tmp_dir(), "no/such/folder.json"), &cfg) ==
-              MUSEC_EIO,
-          "no folder");
+    CHECK(ms_train_config_write(&e, tmp_path("no/such/folder.json"), &cfg) == MUSEC_EIO, "folder");
 }
 
-/* Cut anywhere but behind its last brace. */
-TEST(cut_files_are_refused)
+/* The file is cut anywhere before its last brace. */
+TEST(truncated_files_are_refused)
 {
     const ms_train_config cfg = train_config("medium", "spectra", NULL);
     ms_error              e;
     blob                  b;
-    CHECK_OK_ERR(&e, ms_train_config_write(&e, path_in(check_tmp_dir(), "whole.json"), &cfg));
-    get_file(path_in(check_tmp_dir(), "whole.json"), &b);
+    CHECK_OK_ERR(&e, ms_train_config_write(&e, tmp_path("whole.json"), &cfg));
+    get_file(tmp_path("whole.json"), &b);
     CHECK(b.n > 1000, "%zu bytes", b.n);
     for (size_t cut = 0; cut + 2 <= b.n; cut += cut < 100 || cut + 20 > b.n ? 1 : 17)
         check_damaged("cut", (const char *)b.p, cut, "");

@@ -1,7 +1,7 @@
 /* train_device_test.c - runs and their devices: precisions, checkpoints that are resumed on another
  * device, and the messages of a device that fails.
  *
- * A device that fails is a context whose gemm fails after a while. */
+ * The failing device is a context whose gemm fails after some calls. */
 #include "check.h"
 
 #include <math.h>
@@ -45,7 +45,7 @@ static ms_train *open_run(const ms_train_config *cfg)
 
 /* ---- precisions ------------------------------------------------------------------------------ */
 
-TEST(auto_is_what_the_device_says)
+TEST(precision_auto_is_the_devices_own)
 {
     static const struct {
         const char *device, *precision;
@@ -63,7 +63,7 @@ TEST(auto_is_what_the_device_says)
     }
 }
 
-TEST(a_run_may_be_not_deterministic)
+TEST(determinism_can_be_switched_off)
 {
     ms_train_config cfg = configure("cpu", "auto");
     train_set(&cfg, "deterministic", "no");
@@ -72,7 +72,7 @@ TEST(a_run_may_be_not_deterministic)
     ms_train_close(t);
 }
 
-TEST(a_precision_that_is_not_there_is_refused)
+TEST(a_precision_that_the_device_lacks_is_refused)
 {
     const ms_train_setup setup = { .config = configure("cpu", "bf16"), .out = fresh_dir() };
     ms_error             e     = { "" };
@@ -130,7 +130,15 @@ TEST(a_checkpoint_resumes_in_another_precision)
     }
 }
 
-/* Opens a run again and collects its warnings. */
+/* Reads the whole temporary file as text and closes it. */
+static void take_text(FILE *f, char *text, size_t bytes)
+{
+    rewind(f);
+    text[fread(text, 1, bytes - 1, f)] = '\0';
+    fclose(f);
+}
+
+/* Resumes a run and returns its warnings. */
 static void resume_warnings(const ms_train_config *cfg, const char *dir, char *text, size_t bytes)
 {
     FILE                *to    = tmpfile();
@@ -140,12 +148,10 @@ static void resume_warnings(const ms_train_config *cfg, const char *dir, char *t
     ms_train            *t     = NULL;
     CHECK_OK_ERR(&e, ms_train_open(&e, &setup, &t));
     ms_train_close(t);
-    rewind(to);
-    text[fread(text, 1, bytes - 1, to)] = '\0';
-    fclose(to);
+    take_text(to, text, bytes);
 }
 
-TEST(the_dtypes_of_auto_are_stored)
+TEST(a_resume_with_other_dtypes_is_warned_of)
 {
     static train_watch    w     = { .stop_after = HALFWAY };
     const ms_train_config first = configure("ref", "bf16"), then = configure("ref", "f32");
@@ -166,8 +172,8 @@ TEST(the_dtypes_of_auto_are_stored)
 
 /* ---- the scratch of attention's gradient ----------------------------------------------------- */
 
-/* What the kernels take, by what they are said to do: tiles of 64 rows, as many heads at once as
- * stay within 1 GiB of dS, two floats and an int of each row, 64 counters. */
+/* The bytes of the kernels by their description: tiles of 64 rows, as many heads at once as stay
+ * within 1 GiB of dS, two floats and an int for each row, 64 counters. */
 static uint64_t taken(int64_t heads, int64_t rows, int64_t reach)
 {
     const int64_t tiles = (rows + 63) / 64, across = (reach + 127) / 64;
@@ -177,15 +183,15 @@ static uint64_t taken(int64_t heads, int64_t rows, int64_t reach)
     return (uint64_t)(now * each + tiles * 64 * (8 * heads + 4) + 256);
 }
 
-TEST(the_scratch_of_attention_is_bounded)
+TEST(the_bound_of_attentions_scratch_is_never_exceeded)
 {
     static const struct {
         int64_t heads, rows, reach;
         double  bytes;
     } cases[] = {
-        { 6, 8192, 1023, 6 * 17 * 0x1p20 + 8192 * 52 + 256 },        /* 128 tiles that 17 see */
-        { 1, 64, 0, 8192 + 64 * 12 + 256 },                          /* a tile, which sees itself */
-        { 12, 65536, 1 << 20, 0x1p30 + 65536 * 100 + 256 },          /* a head would have 8 GiB */
+        { 6, 8192, 1023, 6 * 17 * 0x1p20 + 8192 * 52 + 256 },        /* 128 tiles, 17 in reach */
+        { 1, 64, 0, 8192 + 64 * 12 + 256 },                          /* one tile */
+        { 12, 65536, 1 << 20, 0x1p30 + 65536 * 100 + 256 },          /* a head would need 8 GiB */
         { 16384, 1 << 26, 1 << 26, 0x1p30 + 0x1p26 * 131076 + 256 }, /* no product overflows */
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -212,7 +218,7 @@ static uint64_t count_plan(ms_device *d, ms_attn_shape plan)
     return (uint64_t)1 << (plan.rows == 256 ? 32 : 30);
 }
 
-TEST(the_scratch_of_attention_is_counted)
+TEST(attentions_scratch_is_part_of_a_runs_memory)
 {
     ms_train_config cfg = configure("cpu", "auto");
     ms_error        e   = { "" };
@@ -235,7 +241,7 @@ TEST(the_scratch_of_attention_is_counted)
           "%lld rows, %lld", (long long)planned[0].rows, (long long)planned[0].reach);
     CHECK(planned[1].rows == 128 && planned[1].reach == 33, "%lld rows, %lld",
           (long long)planned[1].rows, (long long)planned[1].reach);
-    /* they are never needed at once */
+    /* attention's scratch and the optimizer's are never needed at once */
     CHECK(without.attention == 0 && with.attention == (uint64_t)1 << 32 &&
               with.workspace == without.workspace &&
               with.total == without.total - without.workspace + with.attention,
@@ -243,9 +249,7 @@ TEST(the_scratch_of_attention_is_counted)
           (unsigned long long)with.total);
     FILE *to = tmpfile();
     ms_train_print_memory(&with, to);
-    rewind(to);
-    words[fread(words, 1, sizeof words - 1, to)] = '\0';
-    fclose(to);
+    take_text(to, words, sizeof words);
     CHECK(strstr(words, "workspace           4096.0 MiB (optimizer's step ") != NULL &&
               strstr(words, ", attention's gradient 4096.0 at most, not at once)\n") != NULL,
           "%s", words);
@@ -290,7 +294,7 @@ static const char *fail_after(const ms_train_config *cfg, train_watch *w, const 
     return e.text;
 }
 
-/* No checkpoint is left half-written: those begin with a dot. */
+/* True if no partial checkpoint is left: their names begin with a dot. */
 static bool is_clean(const char *dir)
 {
     char command[MS_PATH_MAX + 64];
@@ -298,7 +302,7 @@ static bool is_clean(const char *dir)
     return system(command) == 0;
 }
 
-TEST(a_failing_device_tells_how_to_resume)
+TEST(the_message_of_a_failing_device_names_the_resume_command)
 {
     static train_watch    whole, parts;
     const ms_train_config cfg = configure("cpu", "auto");
@@ -326,7 +330,7 @@ TEST(a_failing_device_tells_how_to_resume)
     CHECK(strcmp(text, "cpu: the device caught fire") == 0, "%s", text);
 }
 
-TEST(a_lack_of_memory_is_explained)
+TEST(the_message_of_too_little_memory_says_what_needs_it)
 {
     static train_watch w;
     ms_train_config    cfg  = configure("cpu", "auto");
@@ -334,7 +338,7 @@ TEST(a_lack_of_memory_is_explained)
     CHECK(strstr(text, "fire; the run needs 0.0 GiB, 0.0 of them for activations of 128 tokens: "
                        "more micro-batches (now 1) or a smaller batch lower that") != NULL,
           "%s", text);
-    /* with few tokens and many weights, micro-batches save nothing */
+    /* with few tokens and many weights, micro-batches would not help */
     train_set(&cfg, "width", "128"), train_set(&cfg, "mlp", "512");
     train_set(&cfg, "batch", "16"), train_set(&cfg, "max_doc", "16");
     train_set(&cfg, "workspace", "1");

@@ -1,5 +1,6 @@
-/* train_learning_test.c - runs that learn: every optimizer overfits one batch, QK-Clip holds the
- * attention logits and touches nothing else, and a gradient is the same however its batch is cut.
+/* train_learning_test.c - runs that learn: every optimizer overfits one batch, QK-Clip bounds the
+ * attention logits and changes nothing but q and k, and a gradient does not depend on the number of
+ * micro-batches.
  *
  * The data is one text of as many bytes as a step has tokens, so every step sees the same batch. */
 #include "check.h"
@@ -74,8 +75,7 @@ static double distance(ms_train *s, ms_mat a, ms_train *t, ms_mat b, double scal
         diff += pow(x[i] - scale * y[i], 2.0);
         size += pow(scale * y[i], 2.0);
     }
-    free(x);
-    free(y);
+    free(x), free(y);
     return size > 0.0 ? sqrt(diff / size) : sqrt(diff);
 }
 
@@ -110,13 +110,13 @@ TEST(every_optimizer_overfits_one_batch)
         const double loss = final_loss(name, settings);
         CHECK(loss < 0.05, "%s: the loss ends at %g", name, loss);
     }
-    /* It was them: head and embedding, which all have AdamW, cannot do it alone. */
+    /* Head and embedding, which have AdamW in every run, cannot do it alone. */
     const double loss = final_loss("sgdm", "steps=150 lr=0");
     CHECK(loss > 0.5, "without the matrices the loss ends at %g", loss);
 }
 
-/* Options that change what is done to a matrix. */
-TEST(options_learn_too)
+/* The options change the update of a matrix. */
+TEST(runs_with_other_options_overfit_one_batch)
 {
     static const char *const cases[][2] = {
         { "soft-musec", "ns_mode=fast lr=0.3" },
@@ -140,9 +140,9 @@ TEST(options_learn_too)
 
 #define HOT "qk_norm=no cooldown=0 lr=0.5 steps=30 "
 
-/* Logits that start far too large are at tau one step later, and stay about there while the
- * learning rate drives them up; without the clip they only grow. */
-TEST(qk_clip_brings_logits_back)
+/* Logits that start far above tau are near tau one step later, and stay there while the learning
+ * rate drives them up; without the clip they only grow. */
+TEST(qk_clip_brings_logits_back_to_tau)
 {
     static const double tau = 20.0;
     static train_watch  plain, clipped;
@@ -170,7 +170,7 @@ TEST(qk_clip_brings_logits_back)
     }
 }
 
-/* Rows of head h of q or k: those of `plain`, times the factor. */
+/* Rows of head h of q or k must be those of `plain` times the factor. */
 static void check_head(ms_train *clipped, ms_train *plain, size_t param, int64_t h, double factor)
 {
     const ms_mat  a = ms_gpt_param(clipped->gpt, param)->weight;
@@ -182,8 +182,7 @@ static void check_head(ms_train *clipped, ms_train *plain, size_t param, int64_t
                             : fabs(x[i] - factor * y[i]) <= 1e-6 * fabs((double)y[i]),
               "%s, head %lld: %.9g is not %.9g times %.9g", ms_gpt_param(plain->gpt, param)->name,
               (long long)h, x[i], factor, y[i]);
-    free(x);
-    free(y);
+    free(x), free(y);
 }
 
 /* The last step with a larger logit than all before it. */
@@ -200,9 +199,9 @@ static int last_record(const train_watch *t)
     return last;
 }
 
-/* tau lies below the largest logit of the last step and above those before: up to there muonclip is
- * muon bit for bit, so in that step both start from the same state. */
-TEST(qk_clip_touches_q_and_k_alone)
+/* tau lies below the largest logit of the last step and above those before.  Before that step
+ * muonclip has the bits of muon, so both take the last step from the same state. */
+TEST(qk_clip_changes_q_and_k_alone)
 {
     static train_watch plain, clipped;
     ms_train_config    cfg = configure("muon", HOT);
@@ -247,7 +246,7 @@ TEST(qk_clip_touches_q_and_k_alone)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* Documents of 16 tokens: none is in two micro-batches of a batch cut in four. */
+/* With documents of 16 tokens none lies in two of the four micro-batches. */
 TEST(accumulated_gradients_are_those_of_the_whole_batch)
 {
     static train_watch    one, four;
@@ -271,9 +270,9 @@ TEST(accumulated_gradients_are_those_of_the_whole_batch)
     ms_train_close(a);
 }
 
-/* The gradient of the sum over 8 is tokens / 8 times that of the mean; 64 / 8 is a power of two, so
- * there is no rounding to forgive.  The log shows it as the norm of sgdm's first update. */
-TEST(reductions_differ_by_their_scale)
+/* The gradient of sum8 is tokens / 8 times that of the mean; 64 / 8 is a power of two, so the ratio
+ * is exact.  The norm of sgdm's first update in the log has the same ratio. */
+TEST(gradient_reductions_differ_by_their_scale)
 {
     static train_watch    sum, mean;
     const ms_train_config by_sum  = configure("sgdm", "steps=1 report_every=1 init_out=1"),

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "check.h"
-#include "train/trainer.h"
 
 void train_set(ms_train_config *cfg, const char *key, const char *value)
 {

@@ -8,9 +8,9 @@
 ms_train_config train_config(const char *preset, const char *optimizer, const char *settings);
 void            train_set(ms_train_config *cfg, const char *key, const char *value);
 
-/* Value number `index` to try on a field: general ones, then its choices; NULL after the last. */
+/* Value number `index` to try on a field: values of all kinds, then its choices, then NULL. */
 const char *train_value(const ms_train_field *f, size_t index);
-/* Sets a field to the last value that it takes and does not have; false: there is none. */
+/* Sets a field to the last of these values that it takes and does not have; false: none. */
 bool train_change(ms_train_config *cfg, const ms_train_field *f);
 
 enum { TRAIN_MAX_STEPS = 200 };
@@ -32,7 +32,7 @@ ms_train_setup train_setup(const ms_train_config *cfg, train_watch *w, const cha
 /* Runs until the end, or until `w` stops it.  train_run_open leaves the run open in w->train. */
 ms_summary train_run(const ms_train_config *cfg, train_watch *w, const char *out, bool resume);
 ms_summary train_run_open(const ms_train_config *cfg, train_watch *w, const char *out, bool resume);
-/* Checks that the log lines of the steps are the same bits, times apart. */
+/* Checks that the log lines of the steps have the same bits, except for times. */
 void train_check_same(const train_watch *a, const train_watch *b, int steps);
 
 #endif

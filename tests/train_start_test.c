@@ -1,5 +1,5 @@
-/* train_start_test.c - directories that never collide, the work of a run counted by hand, and when
- * a run is warned of. */
+/* train_start_test.c - run directories that never collide, the operations of a run counted by hand,
+ * and the warnings before a run. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
@@ -16,7 +16,7 @@
 
 /* ---- directories ----------------------------------------------------------------------------- */
 
-TEST(names_go_on_where_one_is_taken)
+TEST(a_run_directory_that_exists_gets_the_next_number)
 {
     static const char *const want[] = { "runs/pico-muon-lr0.02-s0", "runs/pico-muon-lr0.02-s0-2",
                                         "runs/pico-muon-lr0.02-s0-3" };
@@ -35,8 +35,8 @@ TEST(names_go_on_where_one_is_taken)
     CHECK(strcmp(out, "runs/pico-muon-lr0.02-s0-5") == 0, "%s", out);
 }
 
-/* Processes that start at the same time: each says which it got, in one write. */
-TEST(two_processes_never_get_the_same)
+/* Processes that start at the same time each write the number that they got to a pipe. */
+TEST(two_processes_never_get_the_same_directory)
 {
     enum { PROCESSES = 8, EACH = 25 };
     const ms_train_config cfg = train_config("pico", "muon", NULL);
@@ -50,7 +50,7 @@ TEST(two_processes_never_get_the_same)
         char     out[MS_PATH_MAX], c;
         ms_error e;
         close(go[1]);
-        if (read(go[0], &c, 1) != 0) _exit(1); /* until all are there */
+        if (read(go[0], &c, 1) != 0) _exit(1); /* returns when all processes exist */
         for (int i = 0; i < EACH; i++) {
             if (ms_run_directory(&e, &cfg, out) != MUSEC_OK) _exit(1);
             const char *end = strrchr(out, '-') + 1; /* "s0", or a number */
@@ -71,7 +71,7 @@ TEST(two_processes_never_get_the_same)
     while (wait(NULL) > 0) {}
 }
 
-TEST(where_no_directory_can_be_made)
+TEST(a_run_directory_that_cannot_be_made_is_reported)
 {
     const ms_train_config cfg = train_config("pico", "muon", NULL);
     char                  out[MS_PATH_MAX];
@@ -82,34 +82,27 @@ TEST(where_no_directory_can_be_made)
           e.text);
 }
 
-/* ---- work ------------------------------------------------------------------------------------ */
+/* ---- operations ------------------------------------------------------------------------------ */
 
-/* A token of the whole model takes 6 operations for each of its weights in matrices and head, and
- * 12 for each column of attention and visible key (half of a document of 32), forward and backward;
- * a validated one a third. */
-TEST(the_work_of_a_run)
+/* A training token takes 6 operations for each weight of matrices and head, and 12 for each column
+ * of attention and visible key (half of a document of 32), forward and backward; a validation token
+ * a third of that. */
+TEST(the_operations_of_a_run_are_those_counted_by_hand)
 {
-    static const char *const settings[][2] = {
-        { "layers", "2" },        { "width", "16" },
-        { "heads", "2" },         { "head", "8" },
-        { "mlp", "64" },          { "vocab", "320" },
-        { "batch", "64" },        { "max_doc", "32" },
-        { "val_every", "4" },     { "steps", "10" },
-        { "val_tokens", "48" },   { "window_long", "31" },
-        { "window_short", "31" }, { "stages", "6 batch=64; rest batch=128" },
-    };
     const double token  = 6.0 * (2.0 * (4 * 16 * 16 + 2 * 64 * 16) + 320 * 16) + 2 * 12.0 * 16 * 16;
-    ms_train_config cfg = train_config("pico", "adamw", NULL);
+    ms_train_config cfg = train_config("pico", "adamw",
+                                       "layers=2 width=16 heads=2 head=8 mlp=64 vocab=320 batch=64 "
+                                       "max_doc=32 val_every=4 steps=10 val_tokens=48 "
+                                       "window_long=31 window_short=31");
     ms_schedule     s;
     ms_error        e = { "" };
 
-    for (size_t i = 0; i < COUNT(settings); i++)
-        train_set(&cfg, settings[i][0], settings[i][1]);
+    train_set(&cfg, "stages", "6 batch=64; rest batch=128");
     CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
     CHECK_OK_ERR(&e, ms_schedule_make(&e, &cfg, &s));
     const struct {
         int64_t first, end;
-        double  tokens; /* in whole ones */
+        double  tokens; /* training tokens with as many operations */
     } cases[] = {
         { 0, 1, 64 },
         { 0, 4, 4 * 64 + 48 / 3.0 },
@@ -127,9 +120,9 @@ TEST(the_work_of_a_run)
     CHECK(ms_train_work(&muon, &s, 0, 1) > ms_train_work(&cfg, &s, 0, 1), "products are free");
 }
 
-/* ---- words ----------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
-TEST(numbers_in_words)
+TEST(counts_and_bytes_are_written_for_people)
 {
     static const struct {
         int64_t     n;
@@ -152,7 +145,7 @@ TEST(numbers_in_words)
     CHECK(strcmp(text, "21.5 GiB") == 0, "%s", text);
 }
 
-TEST(memory_is_warned_of_where_there_is_less)
+TEST(too_little_memory_is_warned_of)
 {
     ms_train_start s = { .needed = (uint64_t)8 << 30,
                          .memory = { .available = (uint64_t)8 << 30, .total = (uint64_t)16 << 30 },
@@ -171,7 +164,7 @@ TEST(memory_is_warned_of_where_there_is_less)
     CHECK(text[0] == '\0', "nothing is known: %s", text);
 }
 
-TEST(days_are_warned_of)
+TEST(runs_of_days_are_warned_of)
 {
     const double    day   = 86400.0;
     ms_train_config tiny  = train_config("pico", "muon", NULL),
@@ -196,8 +189,8 @@ TEST(days_are_warned_of)
     musec_ctx_destroy(ctx);
 }
 
-/* 1000 bytes of text, of which a tenth is for validation, and the start token. */
-TEST(repeated_data_are_warned_of)
+/* The training tokens are nine tenths of 1000 bytes of text, and a start token. */
+TEST(data_read_many_times_are_warned_of)
 {
     const char            *path = path_in(fresh_dir(), "book.txt");
     char                   book[1000];

@@ -1,4 +1,4 @@
-/* unpack_test.c - packed files that take much memory to unpack.  reader_test.c has the others. */
+/* unpack_test.c - compressed files that need much memory; reader_test.c has the others. */
 #include "check.h"
 
 #include <stdio.h>
@@ -51,21 +51,20 @@ static const struct {
     { PACK_XZ, xz_512, sizeof xz_512 - 1, 514 * MIB, "xz -d" },
 };
 
-TEST(wide_windows_are_read)
+TEST(files_with_large_windows_are_read)
 {
     char     text[64];
     ms_error e = { "" };
 
     for (size_t i = 0; i < COUNT(wide); i++) {
-        if (!pack_is_here(wide[i].how) || wide[i].enough > 1024 * MIB)
-            continue; /* of the machine */
+        if (!pack_is_here(wide[i].how) || wide[i].enough > 1024 * MIB) continue;
         CHECK_OK_ERR(&e, unpack(wide[i].file, wide[i].bytes, wide[i].enough, text, &e));
         CHECK(strcmp(text, "hello world\n") == 0, "%zu: '%s'", i, text);
     }
 }
 
-/* They are not damaged, and fetching them again would not help. */
-TEST(wider_ones_are_refused_for_memory)
+/* The message must not call them damaged: fetching them again would not help. */
+TEST(files_whose_window_exceeds_the_memory_are_refused)
 {
     char     text[64], words[64];
     ms_error e = { "" };

@@ -1,7 +1,7 @@
 /* vector_test.c - the exponentials of vector.h against libm's in float64.
  *
- * Arguments are spread over the bits of a float, so that all sizes get their share.  2 ulp is what
- * vector.h promises of exp; where all floats were tried, the worst was 1. */
+ * Arguments are evenly spaced in the bits of a float, so that all magnitudes occur.  vector.h
+ * promises 2 ulp for exp; with all floats as arguments the largest error was 1 ulp. */
 #include "check.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ static double ulp_of(double x)
 
 static double apart(double got, double want) { return fabs(got - want) / fabs(want); }
 
-TEST(exp_is_right_to_two_ulp)
+TEST(exp_is_accurate_to_two_ulp)
 {
     for (uint32_t bits = 0; bits < 0x42b17218u; bits += STEP) /* up to ln of the largest float */
         for (uint32_t sign = 0; sign < 2; sign++) {
@@ -38,7 +38,7 @@ TEST(exp_is_right_to_two_ulp)
         }
 }
 
-TEST(exp_ends_where_normal_numbers_do)
+TEST(exp_is_0_below_and_infinite_above_the_normal_numbers)
 {
     const float smallest = ms_exp(-0x1.5d589ep+6f), largest = ms_exp(0x1.62e42ep+6f);
     CHECK(ms_exp(0.0f) == 1.0f && ms_exp(-0.0f) == 1.0f, "exp(0)");
@@ -51,8 +51,8 @@ TEST(exp_ends_where_normal_numbers_do)
     CHECK(isnan(ms_exp(NAN)) && isnan(ms_exp(-NAN)), "NaN");
 }
 
-/* Both parts of logistic, and tanh and its slope: 1e-6 of their size, near 0 and at the ends. */
-TEST(logistic_and_tanh_keep_their_size)
+/* The logistic function, 1 minus it, tanh and its slope, near 0 and where they saturate. */
+TEST(logistic_and_tanh_are_accurate_to_1e_6)
 {
     for (uint32_t bits = 0; bits < 0x42280000u; bits += STEP) /* up to 42: slopes stay normal */
         for (uint32_t sign = 0; sign < 2; sign++) {

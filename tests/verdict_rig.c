@@ -98,7 +98,7 @@ void world_repeat(const char *fields, double worse)
 
 /* ---- judging it ------------------------------------------------------------------------------ */
 
-/* Worlds differ in a few runs: each run is written once. */
+/* The directory of a run.  Worlds differ in a few runs, so each run is written only once. */
 static const char *dir_of(const fake *f)
 {
     static struct {

@@ -1,9 +1,8 @@
-/* verdict_rig.h - a made-up world of runs in which every claim of the paper holds, and what its
- * judges say of it.
+/* verdict_rig.h - a made-up set of runs, the world, in which every claim of the paper holds, and
+ * the verdicts on it.
  *
- * The world: rates 0.01, 0.1, 0.2 and 0.5; Soft Musec at three thresholds, K = 3, 5, 8 and the
- * exact and fast operator; Muon also at lr D.  Losses are such that the margins of the bounds
- * show. */
+ * The world has rates 0.01, 0.1, 0.2 and 0.5; Soft Musec at three thresholds, with K = 3, 5, 8 and
+ * the exact and fast operator; Muon also at lr D.  Losses are close to the bounds of the claims. */
 #ifndef MS_TESTS_VERDICT_RIG_H
 #define MS_TESTS_VERDICT_RIG_H
 
@@ -19,13 +18,13 @@ extern struct world {
     fake   at[MOST_FAKES];
     size_t n;
 } w;
-/* What the last judgement found. */
+/* The findings of the last judge call. */
 extern ms_finding findings[MOST_CLAIMS];
 extern size_t     n_findings;
 
 fake *world_add(const char *optimizer, double lr, double loss, const char *more);
 void  world_make(void);
-/* The same runs again with other fields, Muon's losses from 0.2 on times `worse`. */
+/* Adds every run again with further fields, Muon's losses from rate 0.2 on times `worse`. */
 void world_repeat(const char *fields, double worse);
 void fake_groups(fake *f, double qk, double vo, double mlp, double rank);
 
@@ -35,6 +34,6 @@ void judge(void);
 
 const ms_finding *find(const char *id);
 void              expect(const char *id, ms_verdict want, const char *after);
-void              check_words(const char *id, const char *words); /* they are in its result */
+void              check_words(const char *id, const char *words); /* the result contains them */
 
 #endif

@@ -30,13 +30,13 @@ TEST(every_claim_holds_in_its_world)
                "");
 }
 
-/* ---- one change, one claim ------------------------------------------------------------------- */
+/* ---- changes that make a claim fail ---------------------------------------------------------- */
 
 typedef enum what {
     GONE,
     LOSS,
     DIVERGE,
-    EARLY, /* diverge before the change of stage */
+    EARLY, /* diverges before the change of stage */
     CALM,
     SPIKE,
     RECOVER,
@@ -162,8 +162,8 @@ TEST(each_claim_can_fail)
     }
 }
 
-/* Two sets that disagree, and a larger model with a smaller gap. */
-TEST(sets_and_sizes_can_fail)
+/* Two data sets disagree, and a larger model has a smaller gap. */
+TEST(the_claims_on_data_sets_and_model_sizes_can_fail)
 {
     const change calm = { "sets", "muonclip", 0.5, "c4", LOSS, 3.0 };
 
@@ -268,8 +268,8 @@ TEST(no_runs_test_nothing)
           find("range")->result);
 }
 
-/* Only one run: nothing to compare, nothing to fall over. */
-TEST(any_one_method_alone_is_fine)
+/* With a single run there is nothing to compare, and nothing crashes. */
+TEST(a_single_method_tests_no_claim)
 {
     static const char *const optimizers[] = { "soft-musec", "spectra", "muon", "muonclip", "adam" };
 
@@ -284,8 +284,8 @@ TEST(any_one_method_alone_is_fine)
 
 /* ---- runs that learned nothing --------------------------------------------------------------- */
 
-/* No claim on Muon rests on runs of it that learned nothing, one of which is named; none at all
- * where no run learned.  That is known by the summary of a run, or by its log alone. */
+/* Runs of Muon that learned nothing test no claim on Muon, and one of them is named; if no run
+ * learned, no claim is tested.  It is known from the summary of a run, or from its log alone. */
 TEST(nothing_is_judged_by_runs_that_learned_nothing)
 {
     for (int k = 0; k < 4; k++) {
@@ -307,9 +307,8 @@ TEST(nothing_is_judged_by_runs_that_learned_nothing)
     }
 }
 
-/* One method that learns nothing at one rate has failed there; where none learns, nothing is said
- * of the rate. */
-TEST(rates_at_which_none_learned_do_not_count)
+/* A method that learns nothing at a rate fails there; if no method learns, the rate is not used. */
+TEST(rates_at_which_no_method_learned_do_not_count)
 {
     world_make();
     for (size_t i = 0; i < w.n; i++)
@@ -326,7 +325,7 @@ TEST(rates_at_which_none_learned_do_not_count)
     check_words("small-lr", "at lr 0.1");
 }
 
-/* ---- figures and words ----------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 TEST(results_have_the_figures)
 {
@@ -339,7 +338,7 @@ TEST(results_have_the_figures)
                 "fineweb: Soft Musec 3.000, SPECTRA 3.010, Muon 3.020, MuonClip 3.010 at lr 0.01 "
                 "(seeds within 0.020)");
     CHECK(strstr(find("near-best")->result, "seeds") == NULL, "%s",
-          find("near-best")->result); /* at lr 0.5 there is one of each */
+          find("near-best")->result); /* at lr 0.5 each method has one run */
     check_words("degrade", "Muon diverged, MuonClip +19.6% at lr 0.5");
     check_words("degrade", "Soft Musec +1.7%");
     check_words("range", "Soft Musec 0.01 to 0.5");
@@ -357,8 +356,8 @@ TEST(results_have_the_figures)
     check_words("time", "times are left out");
 }
 
-/* The best of all is Muon's at a rate that no other method has: 2.8. */
-TEST(the_best_of_all_has_any_rate)
+/* The best loss of all, 2.8, is Muon's at a rate that no other method has. */
+TEST(the_best_loss_may_have_a_rate_of_its_own)
 {
     world_make();
     world_add("muon", 0.03, 2.8, "");
@@ -368,7 +367,7 @@ TEST(the_best_of_all_has_any_rate)
     check_words("degrade", "Soft Musec +1.7%"); /* above its own */
 }
 
-/* Twenty problems: nothing of the last is cut off. */
+/* With twenty data sets the text of the last one is not cut off. */
 TEST(long_results_are_whole)
 {
     char more[32];
@@ -387,8 +386,8 @@ TEST(long_results_are_whole)
     CHECK(strlen(find("range")->result) > 1024, "a short one");
 }
 
-/* Steps of one size whatever D is: one that is a rule has its words. */
-TEST(a_threshold_by_a_rule_is_told)
+/* With update_scale=unit the step does not depend on D, which may be a rule. */
+TEST(a_threshold_that_is_a_rule_is_named)
 {
     w.n = 0;
     world_add("soft-musec", 0.2, 2.9, "threshold=rms:1 update_scale=unit");
@@ -397,7 +396,7 @@ TEST(a_threshold_by_a_rule_is_told)
     check_words("effective-step", "Soft Musec 2.900 at lr 0.2 with D rms:1, Muon 3.300 at 0.2");
 }
 
-/* At a rate of 0 nothing is trained, and a range from there has no width. */
+/* At a rate of 0 nothing is trained, and the ratio of a range from there is not defined. */
 TEST(a_rate_of_zero_is_in_no_sweep)
 {
     world_make();
@@ -420,8 +419,8 @@ TEST(a_spike_counts_whatever_the_last_loss)
     expect("threshold-large", MS_HOLDS, "");
 }
 
-/* Options of one optimizer do not rename the others; a method with no plain form is found too. */
-TEST(variants_stand_for_their_method)
+/* A method that was run with an option of its own is still found. */
+TEST(variants_count_as_their_method)
 {
     world_make();
     world_add("muonclip", 0.2, 3.1, "qk_tau=30");
@@ -431,7 +430,7 @@ TEST(variants_stand_for_their_method)
     expect("iterations", MS_HOLDS, "");
 }
 
-TEST(the_table_has_them_all)
+TEST(the_table_has_every_claim_once)
 {
     const ms_compare none  = { 0 };
     ms_table         table = { 0 };
@@ -447,8 +446,7 @@ TEST(the_table_has_them_all)
     ms_table_free(&table);
 }
 
-/* Sentences have the bounds by which claims are judged. */
-TEST(sentences_have_the_bounds)
+TEST(the_sentences_contain_the_bounds_of_the_claims)
 {
     static const struct {
         const char *id, *part;
@@ -468,7 +466,7 @@ TEST(sentences_have_the_bounds)
               find(cases[i].id)->measure);
 }
 
-/* "1 holds", "2 hold": kinds and words in pairs, the good ones first. */
+/* The table has a kind and its count, "1 holds" or "2 hold", the good kinds first. */
 TEST(verdicts_are_counted)
 {
     static const char *const want[]     = { "holds",         "1 holds",         "does not hold",

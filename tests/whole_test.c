@@ -1,4 +1,4 @@
-/* whole_test.c - whole numbers as people write them, held to their digits. */
+/* whole_test.c - whole numbers in the notations that people use, read exactly. */
 #include "core/whole.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #include "check.h"
 
-TEST(what_is_whole_is_read_exactly)
+TEST(whole_numbers_are_read_exactly)
 {
     static const struct {
         const char *text;
@@ -49,7 +49,7 @@ TEST(what_is_whole_is_read_exactly)
     }
 }
 
-TEST(what_is_not_is_refused)
+TEST(other_texts_and_numbers_out_of_range_are_refused)
 {
     static const char *const none[] = { "",    " ",   "x",   "1.5",   "1e-1", "2.55e1", "1e",
                                         "1e+", "e3",  ".5",  ".",     "1..0", "1.0.0",  "1e3.0",

@@ -1,5 +1,5 @@
-/* workers_test.c - every task runs once, on a thread of its own, whatever the numbers of tasks and
- * threads; loops follow each other without mixing; threads come and go. */
+/* workers_test.c - for any number of tasks and threads every task runs once, each thread runs one
+ * task at a time, consecutive loops do not mix, and pools can be created and destroyed. */
 #define _POSIX_C_SOURCE 200809L /* setenv, nanosleep, strdup */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -14,8 +14,8 @@ enum { MOST_TASKS = 1000, MOST_THREADS = 8 };
 
 typedef struct tally {
     atomic_int calls[MOST_TASKS];     /* of each task */
-    atomic_int inside[MOST_THREADS];  /* calls that run on a thread at this moment */
-    atomic_int shared, out_of_bounds; /* threads that ran two at once; numbers beyond the pool */
+    atomic_int inside[MOST_THREADS];  /* calls that are running on a thread */
+    atomic_int shared, out_of_bounds; /* calls on a busy thread; thread numbers beyond the pool */
     int        threads;
     int64_t    value; /* differs from loop to loop */
     int64_t    seen[MOST_TASKS];
@@ -64,8 +64,8 @@ TEST(every_task_runs_once)
     }
 }
 
-/* Pauses from none to some milliseconds: threads are met polling, falling asleep, and asleep. */
-TEST(loops_find_threads_awake_and_asleep)
+/* After pauses of up to 2 ms the threads are polling, falling asleep or asleep. */
+TEST(loops_start_on_polling_and_sleeping_threads)
 {
     static tally t;
     ms_workers  *w = ms_workers_create(4);
@@ -78,7 +78,7 @@ TEST(loops_find_threads_awake_and_asleep)
     ms_workers_destroy(w);
 }
 
-TEST(a_pool_that_never_ran_ends)
+TEST(a_pool_without_a_loop_can_be_destroyed)
 {
     ms_workers_destroy(NULL);
     ms_workers_destroy(ms_workers_create(1));
@@ -89,7 +89,7 @@ TEST(a_pool_that_never_ran_ends)
     ms_workers_destroy(w);
 }
 
-TEST(the_environment_says_how_many)
+TEST(omp_num_threads_sets_the_number_of_threads)
 {
     static const struct {
         const char *text;

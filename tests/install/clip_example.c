@@ -1,4 +1,4 @@
-/* clip_example.c - a program outside the tree: clips two matrices, compares with answers by hand.
+/* clip_example.c - a program outside the tree: clips two matrices and checks answers by hand.
  * The first is diag(3, 0.5); the second has the same singular values off its diagonal. */
 #include <math.h>
 #include <musec/musec.h>
@@ -9,7 +9,7 @@ static int failures;
 
 static void expect(const char *what, double got, double want, double tol)
 {
-    if (!(fabs(got - want) <= tol)) { /* so written, NaN fails too */
+    if (!(fabs(got - want) <= tol)) { /* true for NaN, too */
         printf("%s: %.17g, expected %.17g\n", what, got, want);
         failures++;
     }
@@ -58,7 +58,7 @@ int main(void)
     }
     clip(ctx, "hard", 1.0, 0.5, 1e-14);
     clip(ctx, "soft", high, low, 1e-14);
-    clip(ctx, "fast", high, low, 1e-2); /* two plain numbers: well within its promise */
+    clip(ctx, "fast", high, low, 1e-2); /* well above the documented error of `fast` */
     musec_ctx_destroy(ctx);
     if (failures == 0) printf("musec %s: clipped as expected\n", musec_version());
     return failures == 0 ? 0 : 1;

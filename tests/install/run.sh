@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# run.sh - what was built serves a program outside the tree.
+# run.sh - a program outside the tree can use what was built.
 #
 #   tests/install/run.sh BUILD_DIR
 #
 # Installs into a staging directory, then builds clip_example.c there: through pkg-config, shared
-# and static, and through the CMake package.  Looks at what is exported and compiles the header as
+# and static, and through the CMake package.  Checks the exported names and compiles the header in
 # several languages.  CC and CXX choose the compilers.
 set -euo pipefail
 
@@ -31,7 +31,7 @@ export PKG_CONFIG_PATH
 PKG_CONFIG_PATH=$(dirname "$(find "$root" -name musec.pc)")
 libdir=$(dirname "$PKG_CONFIG_PATH")
 
-# ---- what lies where ----
+# ---- installed files ----
 
 [ -x "$root/bin/musec" ] || fail "no program"
 [ -f "$root/include/musec/musec.h" ] || fail "no header"
@@ -60,7 +60,7 @@ if grep -rIlF "$build" "$root" --include='*.pc' --include='*.cmake'; then
     fail "an installed file names the build directory"
 fi
 
-# ---- what is exported ----
+# ---- exported names ----
 
 foreign=$(nm -D --defined-only "$libdir/libmusec.so" | awk '$3 !~ /^musec_/ { print $3 }')
 [ -z "$foreign" ] || fail "libmusec.so exports $foreign"

@@ -7,9 +7,9 @@
     python3 tests/reference/gpt_reference.py --mutants       shows that mistakes would be seen
 
 DIRECTORY is tests/data/gpt unless given.  Needs torch and safetensors (seen: torch 2.15, CPU); the
-test that reads the vectors, model_reference_test.c, needs neither.  Nothing is shared with the
+test that reads the vectors, model_reference_test.c, needs neither.  It shares no code with the
 library: the gradients are autograd's, attention is a dense matrix with a mask that loops fill, and
-logits of all rows are kept.
+the logits of all rows are stored.
 
 Each case is a file NAME.safetensors with
 
@@ -57,7 +57,7 @@ MUTANT_FACTOR = 10.0  # a mistake must exceed the wider bound by this much
 
 
 class Gpt:
-    """One pass.  What a mistake might change is a method of its own: see the mutants below."""
+    """One pass.  Each part that a mutant below changes is a method."""
 
     def __init__(self, cfg, weights, batch, dtype=torch.float64):
         self.cfg, self.dtype = cfg, dtype
@@ -124,14 +124,14 @@ class Gpt:
         return c * torch.tanh(logits / c) if c > 0 else logits
 
     def seen_logits(self, logits, mask):
-        """Those of which the largest is reported."""
+        """The logits whose largest one is reported."""
         return logits[mask]
 
     def gate_input(self, x, n):
         return n
 
     def attention(self, layer, x):
-        """Returns what is added to x, and the largest logit of each head."""
+        """The term that is added to x, and the largest logit of each head."""
         n, mask = self.norm(x), self.mask(layer)
         q, k, v = (n @ self.w["layer.%d.attn.%s" % (layer, c)].T for c in "qkv")
         outputs, largest = [], []
@@ -175,7 +175,7 @@ class Gpt:
         return raw
 
     def terms(self, z, t):
-        """The terms of row t, unweighted: of the tokens that follow, while there are any."""
+        """The unweighted loss terms of row t: one for each following token that exists."""
         lse = torch.logsumexp(z[t], dim=0)
         return [lse - z[t, self.targets[t + k]]
                 for k in range(len(self.cfg["weights"])) if t + k < self.T]
@@ -210,178 +210,71 @@ class Gpt:
         return {name: value.to(torch.float64) for name, value in out.items()}
 
 
-# ---- mutants: each overrides what one mistake would change ---------------------------------------
-
-
-class MaskWithoutDocuments(Gpt):
-    def visible(self, i, j, window):
-        return i - window <= j <= i
-
-
-class DocumentEdgeEarly(Gpt):
-    """The last token of the document before is seen."""
-    def visible(self, i, j, window):
-        return self.doc[i] - 1 <= j and i - window <= j <= i
-
-
-class DocumentEdgeLate(Gpt):
-    """The first token of a document is not seen by those after it."""
-    def visible(self, i, j, window):
-        return i == j or (self.doc[i] + 1 <= j and i - window <= j <= i)
-
-
-class WindowOneMore(Gpt):
-    def window(self, layer):
-        return super().window(layer) + 1
-
-
-class WindowOneLess(Gpt):
-    def window(self, layer):
-        return max(super().window(layer) - 1, 0)
-
-
-class WindowsSwapped(Gpt):
-    def window(self, layer):
-        is_long = self.cfg["long_layers"] >> layer & 1
-        return self.cfg["window_short"] if is_long else self.cfg["window_long"]
-
-
-class OtherRopePairing(Gpt):
-    def pair(self, j):
-        if not self.cfg["rope_adjacent"]:
-            return 2 * j, 2 * j + 1
-        return j, j + self.cfg["head"] // 2
-
-
-class RopeSignFlipped(Gpt):
-    def angle(self, i, j):
-        return -super().angle(i, j)
-
-
-class RopeDividesByPairs(Gpt):
-    def frequency(self, j):
-        return self.cfg["rope_base"] ** (-j / self.n_pairs())
-
-
-class RopePairsWithinShare(Gpt):
-    """Pairs (j, j + pairs): right only if all columns turn."""
-    def pair(self, j):
-        return super().pair(j) if self.cfg["rope_adjacent"] else (j, j + self.n_pairs())
-
-
-class NormEps(Gpt):
-    def eps(self):
-        return 1e-2
-
-
-class EpsOutsideTheRoot(Gpt):
-    def norm(self, x):
-        return x / (torch.sqrt((x * x).mean(dim=-1, keepdim=True)) + self.eps())
-
-
-class QkNormWithoutEps(Gpt):
-    def qk_norm(self, x):
-        return x / x.square().mean(dim=-1, keepdim=True).sqrt() if self.cfg["qk_norm"] else x
-
-
-class NoQkNorm(Gpt):
-    def qk_norm(self, x):
-        return x
-
-
-class QkNormAlways(Gpt):
-    def qk_norm(self, x):
-        return self.norm(x)
-
-
-class AttentionScaleIgnored(Gpt):
-    def scale(self):
-        return 1.0 / math.sqrt(self.cfg["head"])
-
-
-class NoSoftcap(Gpt):
-    def softcap(self, logits):
-        return logits
-
-
-class SoftcapSlopeMissing(Gpt):
-    def softcap(self, logits):
-        return logits + (super().softcap(logits) - logits).detach()
-
-
-class MaxLogitOfHiddenKeys(Gpt):
-    def seen_logits(self, logits, mask):
-        return logits
-
-
-class MaxLogitSoftcapped(Gpt):
-    def seen_logits(self, logits, mask):
-        return self.softcap(logits)[mask]
-
-
-class GateOnRawStream(Gpt):
-    def gate_input(self, x, n):
-        return x
-
-
-class GateWithoutGradient(Gpt):
-    """The gates' share of the gradient of n is forgotten."""
-    def gate_input(self, x, n):
-        return n.detach()
-
-
-class ReluNotSquared(Gpt):
-    def activation(self, x):
-        return torch.relu(x)
-
-
-class MixSwapped(Gpt):
-    def mix(self, layer, x, x0):
-        return super().mix(layer, x0, x)
-
-
-class MixForgetsX0Gradient(Gpt):
-    def mix(self, layer, x, x0):
-        return super().mix(layer, x, x0.detach())
-
-
-class X0AfterLayer0(Gpt):
-    def x0_for_next(self, layer, x0, x):
-        return x if layer == 0 else x0
-
-
-class TiedGradientOfHeadAlone(Gpt):
-    def embedding(self):
-        return self.w["head"].detach() if self.cfg["tied"] else self.w["embed"]
-
-
-class CapSlopeMissing(Gpt):
-    def cap(self, raw):
-        return raw + (super().cap(raw) - raw).detach()
-
-
-class CapWithoutShift(Gpt):
-    def cap(self, raw):
-        return super().cap(raw - self.cfg["cap_shift"])
-
-
-class TermsNotDropped(Gpt):
-    """Those past the end are scored against the last token."""
-    def terms(self, z, t):
-        lse = torch.logsumexp(z[t], dim=0)
-        return [lse - z[t, self.targets[min(t + k, self.T - 1)]]
-                for k in range(len(self.cfg["weights"]))]
-
-
-class TermsStopAtDocuments(Gpt):
-    def terms(self, z, t):
-        inside = [k for k in range(len(super().terms(z, t))) if self.doc[t + k] == self.doc[t]]
-        return super().terms(z, t)[:len(inside)]
-
-
-class GradScaleIgnored(Gpt):
-    def grad_scale(self):
-        return 1.0
+# ---- mutants: each is a Gpt in which one method has a mistake -----------------------------------
+
+
+def past_the_end(g, z, t):
+    """Targets beyond the last token are replaced by the last token instead of dropped."""
+    lse = torch.logsumexp(z[t], dim=0)
+    return [lse - z[t, g.targets[min(t + k, g.T - 1)]] for k in range(len(g.cfg["weights"]))]
+
+
+def within_document(g, z, t):
+    terms = Gpt.terms(g, z, t)
+    return terms[:sum(g.doc[t + k] == g.doc[t] for k in range(len(terms)))]
+
+
+def without_slope(f):
+    """Method f with the values of f and the gradient of the identity."""
+    return lambda g, x: x + (f(g, x) - x).detach()
+
+
+MUTANTS = {  # name: the method, and what it is in the mutant
+    "MaskWithoutDocuments": ("visible", lambda g, i, j, window: i - window <= j <= i),
+    # the last token of the document before is visible
+    "DocumentEdgeEarly": ("visible", lambda g, i, j, window:
+                          g.doc[i] - 1 <= j and i - window <= j <= i),
+    # the first token of a document is hidden from the later ones
+    "DocumentEdgeLate": ("visible", lambda g, i, j, window:
+                         i == j or (g.doc[i] + 1 <= j and i - window <= j <= i)),
+    "WindowOneMore": ("window", lambda g, layer: Gpt.window(g, layer) + 1),
+    "WindowOneLess": ("window", lambda g, layer: max(Gpt.window(g, layer) - 1, 0)),
+    "WindowsSwapped": ("window", lambda g, layer: g.cfg[
+        "window_short" if g.cfg["long_layers"] >> layer & 1 else "window_long"]),
+    "OtherRopePairing": ("pair", lambda g, j: (j, j + g.cfg["head"] // 2)
+                         if g.cfg["rope_adjacent"] else (2 * j, 2 * j + 1)),
+    "RopeSignFlipped": ("angle", lambda g, i, j: -Gpt.angle(g, i, j)),
+    "RopeDividesByPairs": ("frequency", lambda g, j: g.cfg["rope_base"] ** (-j / g.n_pairs())),
+    # pairs (j, j + pairs), which is right only if all columns are rotated
+    "RopePairsWithinShare": ("pair", lambda g, j:
+                             Gpt.pair(g, j) if g.cfg["rope_adjacent"] else (j, j + g.n_pairs())),
+    "NormEps": ("eps", lambda g: 1e-2),
+    "EpsOutsideTheRoot": ("norm", lambda g, x:
+                          x / (torch.sqrt((x * x).mean(dim=-1, keepdim=True)) + g.eps())),
+    "QkNormWithoutEps": ("qk_norm", lambda g, x: x / x.square().mean(dim=-1, keepdim=True).sqrt()
+                         if g.cfg["qk_norm"] else x),
+    "NoQkNorm": ("qk_norm", lambda g, x: x),
+    "QkNormAlways": ("qk_norm", lambda g, x: g.norm(x)),
+    "AttentionScaleIgnored": ("scale", lambda g: 1.0 / math.sqrt(g.cfg["head"])),
+    "NoSoftcap": ("softcap", lambda g, logits: logits),
+    "SoftcapSlopeMissing": ("softcap", without_slope(Gpt.softcap)),
+    "MaxLogitOfHiddenKeys": ("seen_logits", lambda g, logits, mask: logits),
+    "MaxLogitSoftcapped": ("seen_logits", lambda g, logits, mask: g.softcap(logits)[mask]),
+    "GateOnRawStream": ("gate_input", lambda g, x, n: x),
+    # the gates' part of the gradient of n is missing
+    "GateWithoutGradient": ("gate_input", lambda g, x, n: n.detach()),
+    "ReluNotSquared": ("activation", lambda g, x: torch.relu(x)),
+    "MixSwapped": ("mix", lambda g, layer, x, x0: Gpt.mix(g, layer, x0, x)),
+    "MixForgetsX0Gradient": ("mix", lambda g, layer, x, x0: Gpt.mix(g, layer, x, x0.detach())),
+    "X0AfterLayer0": ("x0_for_next", lambda g, layer, x0, x: x if layer == 0 else x0),
+    "TiedGradientOfHeadAlone": ("embedding", lambda g: g.w["head"].detach()
+                                if g.cfg["tied"] else g.w["embed"]),
+    "CapSlopeMissing": ("cap", without_slope(Gpt.cap)),
+    "CapWithoutShift": ("cap", lambda g, raw: Gpt.cap(g, raw - g.cfg["cap_shift"])),
+    "TermsNotDropped": ("terms", past_the_end),
+    "TermsStopAtDocuments": ("terms", within_document),
+    "GradScaleIgnored": ("grad_scale", lambda g: 1.0),
+}
 
 
 # ---- cases ---------------------------------------------------------------------------------------
@@ -420,7 +313,7 @@ CASES = {
     "three_tokens": ({**TANH, "layers": 1, "width": 8, "heads": 1, "head": 8, "mlp": 8,
                       "vocab": 11, "weights": [1.0, 0.5, 0.25, 0.125]}, [2, 1]),
 }
-SMALL_EMBEDDING = ("one_pair_one_document",)  # where eps decides
+SMALL_EMBEDDING = ("one_pair_one_document",)  # cases in which eps matters
 
 
 def shapes(cfg):
@@ -442,7 +335,7 @@ def shapes(cfg):
 
 
 def draw_weight(rng, case, cfg, name, shape):
-    """Large enough that every part matters, and float32 numbers."""
+    """Float32 numbers, large enough that every part of the model matters."""
     kind = name.rsplit(".", 1)[-1]
     deviation = {"embed": 1.0, "head": 0.4, "q": 1.2, "k": 1.2, "v": 1.0, "o": 1.0,
                  "gate": 0.8, "mix": 0.03, "up": 1.0, "down": 0.5}[kind]
@@ -496,7 +389,7 @@ def read_case(directory, case):
 
 
 def errors(got, want):
-    """By tensor: the larger of the test's two measures, against max |want| and against |want|_F."""
+    """The larger of the test's two errors of each tensor, by max |want| and by |want|_F."""
     assert got.keys() == want.keys(), (got.keys() ^ want.keys())
     out = {}
     for name in want:
@@ -507,7 +400,7 @@ def errors(got, want):
 
 
 def worst(model, directory, **options):
-    """The largest error of all cases: (error, case, tensor), and how many cases see a mistake."""
+    """The largest error of all cases (error, case, tensor), and in how many cases it is large."""
     found, seen = (0.0, "-", "-"), 0
     for case in CASES:
         cfg, weights, batch, want = read_case(directory, case)
@@ -535,13 +428,14 @@ def mutants(directory):
     print("%-24s %9.1e %9.1e %6s  %s, %s" % ("(none)", err, err / F64_BOUND, "", case, name))
     if not err <= F64_BOUND:
         survivors.append("the reference itself differs from the vectors")
-    for mutant in Gpt.__subclasses__():
-        (err, case, name), seen = worst(mutant, directory)
-        print("%-24s %9.1e %9.1e %3d/%d   %s, %s" % (mutant.__name__, err, err / F64_BOUND, seen,
+    for mutant, (method, mistake) in MUTANTS.items():
+        assert hasattr(Gpt, method), (mutant, method)
+        (err, case, name), seen = worst(type(mutant, (Gpt,), {method: mistake}), directory)
+        print("%-24s %9.1e %9.1e %3d/%d   %s, %s" % (mutant, err, err / F64_BOUND, seen,
                                                     len(CASES), case, name))
         if not err > MUTANT_FACTOR * F32_BOUND:
-            survivors.append(mutant.__name__)
-    print("%d mistakes, not seen: %s" % (len(Gpt.__subclasses__()), ", ".join(survivors) or "none"))
+            survivors.append(mutant)
+    print("%d mistakes, not seen: %s" % (len(MUTANTS), ", ".join(survivors) or "none"))
     return 1 if survivors else 0
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""hf_numpy.py - exports of musec judged in NumPy: their files, and the logits that follow from them.
+"""hf_numpy.py - checks exports of musec in NumPy: their files, and the logits computed from them.
 
 Run by tests/cli/export.sh in its directory: NAME-hf are exports, NAME.npy our logits of ids.txt.
 The forward pass below is written from the formulas of docs/training.md in float64, and reads
-config.json and model.safetensors alone; it shares no code with the exported model's file.  Ours are
-computed in float32, whose rounding is all that may be between them: the bound is the 1e-4 that an
-export promises, and every mistake that MISTAKES makes must show ten times larger than that.
+config.json and model.safetensors alone; it shares no code with the exported model's file.  Our
+logits are computed in float32, and only its rounding may separate them: the bound is the 1e-4 that
+an export promises, and each of the MISTAKES must change a logit by ten times as much.
 """
 import json
 import struct
@@ -18,7 +18,7 @@ BOUND = 1e-4
 
 
 def tensors(path):
-    """By the format's description: 8 bytes of length, a JSON header, the data without gaps."""
+    """Reads a file by the format: 8 bytes of length, a JSON header, the data without gaps."""
     raw = open(path, "rb").read()
     (length,) = struct.unpack("<Q", raw[:8])
     header, data = json.loads(raw[8:8 + length]), raw[8 + length:]
@@ -39,7 +39,7 @@ def tensors(path):
 
 
 def shapes(c):
-    """What a model of this config has, by name."""
+    """The shapes of the tensors of a model of this config, by name."""
     d, a, m = c["hidden_size"], c["num_attention_heads"] * c["head_dim"], c["intermediate_size"]
     want = {"model.embed_tokens.weight": (c["vocab_size"], d)}
     if not c["tie_word_embeddings"]:
@@ -120,7 +120,7 @@ def forward(c, weights, ids):
     return raw
 
 
-MISTAKES = {  # of plain: what config.json would have to say to be wrong
+MISTAKES = {  # wrong values in the config.json of plain
     "windows": lambda c: {"attention_windows": [w + 1 for w in c["attention_windows"]]},
     "no long layer": lambda c: {"attention_windows": [min(c["attention_windows"])] * 3},
     "scale": lambda c: {"attention_scale": 2 * c["attention_scale"]},
@@ -134,8 +134,9 @@ MISTAKES = {  # of plain: what config.json would have to say to be wrong
 
 
 def judge(name):
-    c = json.load(open(f"{name}-hf/config.json" if name != "full-5" else "full-5/config.json"))
-    weights = tensors(f"{name}-hf/model.safetensors" if name != "full-5" else "full-5/model.safetensors")
+    path = name if name == "full-5" else f"{name}-hf"
+    c = json.load(open(f"{path}/config.json"))
+    weights = tensors(f"{path}/model.safetensors")
     check({n: w.shape for n, w in weights.items()} == shapes(c), f"{name}: names and shapes")
     ours = np.load(f"{name}.npy")
     off = np.abs(forward(c, weights, ids) - ours).max()
@@ -153,7 +154,7 @@ for mistake, change in MISTAKES.items():
     off = np.abs(forward({**config, **change(config)}, plain, ids) - logits).max()
     check(off >= 10 * BOUND, f"a mistake in {mistake} would not be seen: {off:g}")
 
-# config.json says what the run was told
+# config.json has the settings of the run
 check(config["attention_windows"] == [5, 20, 5], "windows by layer")
 check(full["attention_windows"] == [30, 9] and early["attention_windows"] == [3, 2], "of the stage")
 check(config["model_type"] == "musec" and config["architectures"] == ["MusecForCausalLM"], "class")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""hf_transformers.py - exports of musec judged by Hugging Face's transformers: loaded, run, trained.
+"""hf_transformers.py - loads, runs and trains exports of musec in Hugging Face's transformers.
 
 Run by tests/cli/export.sh in its directory: NAME-hf are exports, NAME.npy our logits of ids.txt.
 """
@@ -36,7 +36,7 @@ for name, path in ("plain", "plain-hf"), ("full", "full-hf"), ("full-5", "full-5
     largest = off(logits(model, [ids])[0], ours)
     check(largest <= BOUND, f"{name}: a logit is off by {largest:g}")
     print(f"{name}: transformers' logits are within {largest:.1e} of ours")
-    # a token at a time through the cache, and the second half behind the first
+    # one token at a time with the cache
     cached = model(torch.tensor([ids[:1]]), use_cache=True)
     cache, rows = cached.past_key_values, [cached.logits[0, -1].detach()]
     for token in ids[1:]:
@@ -63,7 +63,7 @@ for name, path in ("plain", "plain-hf"), ("full", "full-hf"), ("full-5", "full-5
     saved = load(f"{name}-saved")
     check(off(logits(saved, [ids])[0], ours) <= BOUND, f"{name}: saved and loaded again")
 
-# generate() draws what musec sample draws: the likeliest, within a document of the trained length
+# generate() and musec sample choose the same most likely tokens, up to the trained length
 model, tokenizer = load("plain-hf"), AutoTokenizer.from_pretrained("plain-hf", trust_remote_code=True)
 prompt = tokenizer("The ", return_tensors="pt")
 check(prompt["input_ids"].tolist() == [[256, *b"The "]], "the start, then bytes")
@@ -81,7 +81,7 @@ half = load("half").to(torch.bfloat16)
 # rounding of 2^-9 in weights and activations through three layers; logits lie within 0 and 23
 check(off(logits(half, [ids])[0], np.load("plain.npy")) <= 0.5, "bf16: near")
 
-# the tokenizers: any text becomes our ids, and comes back
+# the tokenizers: any text becomes our ids, and is decoded again
 texts = ["", "Hello world", " two  blanks\n\ttab", "déjà vu, 日本語 🙂", "it's 3.14\r\n  x", "a\u00a0b\u200bc", "<|endo"]
 for text in texts:
     got = tokenizer(text)["input_ids"]

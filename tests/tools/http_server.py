@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""http_server.py - a server with bad manners, for the tests of musec data get.
+"""http_server.py - an HTTP server that misbehaves on request, for the tests of musec data get.
 
     tests/tools/http_server.py ROOT LOG [CERTIFICATE]
 
-Serves the files of ROOT at http://127.0.0.1:PORT/MANNERS/NAME, prints PORT, and ends with its
-stdin.  With a CERTIFICATE (a .pem file with its key) it is https.  LOG gets a line for each request: path, Range, If-Range, status.
+Serves the files of ROOT at http://127.0.0.1:PORT/MANNERS/NAME, prints PORT, and ends when its stdin
+does.  With a CERTIFICATE (a .pem file with its key) it serves https.  LOG gets a line for each
+request: path, Range, If-Range, status.
 
-MANNERS is a list, joined by commas; an ending :K means for the first K requests of that path only:
-    plain          ranges, ETag and If-Range as they should be
+MANNERS is a list of words, separated by commas; :K at the end of a word restricts it to the first K
+requests of that path:
+    plain          ranges, ETag and If-Range as in the HTTP standard
     cut:N[:K]      closes the connection after N bytes of the body
-    stall:N[:K]    stops after N bytes, without closing, until the client does
-    slow:N         sends N bytes, sleeps 10 ms, and so on
+    stall:N[:K]    stops after N bytes, and leaves the connection open until the client closes it
+    slow:N         sleeps 10 ms after every N bytes
     status:S[:K]   answers with this status (and Retry-After: 0)
     corrupt[:K]    one byte is wrong
     longer         the file has ten bytes more
@@ -18,10 +20,10 @@ MANNERS is a list, joined by commas; an ending :K means for the first K requests
     notag          no ETag
     dated          no ETag but Last-Modified, which a 206 to If-Range leaves out
     newtag         another ETag at each request
-    liar           another file at each request under one length, whatever If-Range says
+    liar           another file of the same length at each request, whatever If-Range says
     nolength       no Content-Length
-    redirect       to the same without this word
-    linked         the same, with X-Linked-ETag: the sha256, as Hugging Face has it
+    redirect       redirects to the path without this word
+    linked         like redirect, with the sha256 as X-Linked-ETag, like Hugging Face
     loop           redirects to itself
 """
 import hashlib
@@ -51,7 +53,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                                             self.headers.get("If-Range", "-"), status))
 
     def manner(self, name, arguments):
-        """The arguments of a manner, if it is asked for and not used up; else None."""
+        """The arguments of a manner, if it is in the path and not used up; else None."""
         for word in self.manners:
             parts = word.split(":")
             if parts[0] != name:
@@ -70,7 +72,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def close_now(self):
-        """As a broken line does: what is not sent yet is lost."""
+        """Closes the connection like a broken line: what is not sent yet is lost."""
         self.wfile.flush()
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
@@ -165,7 +167,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 class Server(http.server.ThreadingHTTPServer):
     def handle_error(self, request, client_address):
-        pass  # a client that was killed
+        pass  # such as a client that was killed
 
 
 def main():

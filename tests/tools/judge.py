@@ -1,4 +1,4 @@
-"""judge.py - counts the checks of a Python script that a test of tests/cli runs through `judged`."""
+"""judge.py - counts the checks of a Python script that a test in tests/cli runs by `judged`."""
 counts = {"passed": 0, "failed": 0}
 
 
@@ -9,5 +9,5 @@ def check(ok, what):
 
 
 def ends():
-    """The script has come to its end: prints the counts as its last line."""
+    """Called at the end of a script: prints the counts as its last line."""
     print(counts["passed"], counts["failed"])

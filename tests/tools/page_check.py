@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""page_check.py - opens a report in headless Chromium and looks whether it works.
+"""page_check.py - opens a report in headless Chromium and checks that it works.
 
     page_check.py PAGE.html [--shots DIR] [--expect JSON]
 
-Checks that the page asks for nothing from outside and has no errors; that every figure has panels,
-every panel that has points has curves that can be seen, on light and on dark paper; that a panel that
-is alone fills its card; that pointing at a point, touching it, and the keyboard show its words, and all
-curves at its x in the order in which they lie; that the legend hides and shows a curve; that badges can
-be read and say what they mean without their colour; that nothing sticks out at the width of a phone,
-and a table that scrolls there says so.  --shots keeps pictures (light, dark, phone, tip).
---expect: the labels that each panel must have, {"loss-lr": [["Muon", "AdamW"], ...]}.
+Checks that the page requests nothing from outside and has no errors; that every figure has panels
+and every panel with points has visible curves, in the light and the dark scheme; that a single
+panel fills its card; that hovering over a point, touching it and the keyboard show its tooltip,
+which lists all curves at its x from the highest to the lowest; that the legend hides and shows a
+curve; that badges are readable and have a meaning without their colour; that nothing is wider than
+a phone's screen, and a table that scrolls there has a hint.  --shots saves pictures (light, dark,
+phone, tip).  --expect: the labels that each panel must have, {"loss-lr": [["Muon", "AdamW"], ...]}.
 
-Prints what is wrong, and a last line.  Exit 0: nothing is; 1: something is; 77: no browser here.
+Prints each failure and a last line with the counts.  Exit 0: none; 1: some; 77: no browser here.
 """
 import argparse
 import json
@@ -35,10 +35,10 @@ except ImportError:  # the first python3 on PATH may be one of the user's own, w
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 DESK, PHONE = (1280, 900), (390, 844)
-PATIENCE = 5  # seconds for the page to follow: on a busy machine events come late
+PATIENCE = 5  # seconds to wait for the page: on a busy machine events are late
 
-# What the page holds, as the browser sees it.
-SEEN = "const SEEN = (e) => e.getClientRects().length > 0;"  # a panel alone is there for two widths
+# The figures of the page as the browser renders them.
+SEEN = "const SEEN = (e) => e.getClientRects().length > 0;"  # a single panel exists in two widths
 LOOK = SEEN + """
 const px = (c) => c.match(/[0-9.]+/g).map(Number);
 const back = (e) => {  // the first background on the way up that is not transparent
@@ -72,9 +72,9 @@ return [...document.querySelectorAll('figure.plots')].map((figure) => ({
   })),
 }));
 """
-# Scrolls circle number i of a panel into view, and waits until it is: its place on the screen, all
-# points that lie there too, and the rows that the words must have: of each curve the point at this x,
-# from the highest to the lowest.
+# Scrolls circle number i of a panel into view and waits until it is visible.  Returns its place on
+# the screen, all points at that place, and the rows that the tooltip must have: the point of each
+# curve at this x, from the highest to the lowest.
 AIM = SEEN + """
 const svg = [...document.querySelectorAll('.panel > svg')].filter(SEEN)[arguments[0]];
 const all = [...svg.querySelectorAll('.points circle')];
@@ -109,7 +109,7 @@ return { text: [...tip.querySelectorAll('.detail')].filter(SEEN).map((e) => e.te
 
 
 def contrast(a, b):
-    """1 to 21, as the Web Content Accessibility Guidelines have it."""
+    """The contrast ratio of the Web Content Accessibility Guidelines, 1 to 21."""
     def light(c):
         c = [v / 255 for v in c[:3]]
         c = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in c]
@@ -153,7 +153,7 @@ class Check:
         self.devtools("Emulation.setTouchEmulationEnabled", enabled=size == PHONE)
 
     def shot(self, name, size=None):
-        """A picture; of the whole page if its width is given."""
+        """Saves a picture: of the whole page if its size is given."""
         if not self.shots:
             return
         if size:
@@ -166,7 +166,7 @@ class Check:
     # ---- the checks ----
 
     def text(self):
-        """Nothing in the file leads out of it."""
+        """The file contains no reference to anything outside and no inline event handler."""
         text = self.page.read_text(encoding="utf-8")
         out = re.findall(r"""(?:\bsrc\s*=|@import|url\s*\((?!#)|<link\b|<iframe\b|<base\b"""
                          r"""|href\s*=(?!["']?#))[^>]{0,60}""", text)
@@ -209,7 +209,7 @@ class Check:
                       words + " can hardly be seen")
 
     def tip(self, good=bool):
-        """The tip once it is as wanted, or as it is when patience ends."""
+        """The tooltip once it is good, or after PATIENCE seconds."""
         until = time.monotonic() + PATIENCE
         tip = self.browser.execute_script(TIP)
         while not good(tip) and time.monotonic() < until:
@@ -218,7 +218,7 @@ class Check:
         return tip
 
     def tip_is(self, at, where):
-        def names(tip):  # in its own words, or as the row that stands out
+        def names(tip):  # by its text, or by the highlighted row
             return any(tip["text"] == c["tip"] or tip["now"] == {"label": c["label"], "value": c["value"]}
                        for c in at["here"])
 
@@ -242,7 +242,7 @@ class Check:
                 for points in inside["points"]:
                     for i in sorted({0, len(points["tips"]) // 2})[-1 if panel else 0:]:
                         at = self.browser.execute_async_script(AIM, panel, circle + i)
-                        for dx in (300, 0):  # comes from elsewhere
+                        for dx in (300, 0):  # the pointer moves there from elsewhere
                             self.devtools("Input.dispatchMouseEvent", type="mouseMoved",
                                           x=at["x"] + dx, y=at["y"])
                         self.tip_is(at, "%s, pointing at %s" % (figure["id"], points["label"]))
@@ -257,8 +257,8 @@ class Check:
             self.devtools("Input.dispatchKeyEvent", type=kind, key=key, code=key)
 
     def keys(self):
-        # A page that scrolls lets the browser report the resting pointer anew, which would take the
-        # words away: the panel is brought into view, and the pointer out of it, before the focus.
+        # When a page scrolls the browser reports the resting pointer again, which would hide the
+        # tooltip: the panel is scrolled into view, and the pointer moved away, before the focus.
         self.browser.execute_async_script(AIM, 0, 0)
         self.devtools("Input.dispatchMouseEvent", type="mouseMoved", x=1, y=1)
         self.tip(lambda tip: not tip)
@@ -289,7 +289,7 @@ class Check:
         self.tip_is(at, "touched")
 
     def badges(self):
-        """Words that can be read, with a sign: never a colour alone."""
+        """A badge has readable text and a sign, not its colour alone."""
         for badge in self.browser.execute_script("""
                 const px = (c) => c.match(/[0-9.]+/g).map(Number);
                 return [...document.querySelectorAll('.badge')].map((e) => ({
@@ -300,7 +300,7 @@ class Check:
                       "the badge '%s' can hardly be read" % badge["text"])
 
     def tables(self):
-        """On a phone: what is wider than its box says so, until its end is seen."""
+        """On a phone a table that is wider than its box has a hint until it is scrolled to its end."""
         for wide, hints, stops in self.browser.execute_async_script("""
                 const done = arguments[0], boxes = [...document.querySelectorAll('.wide')]
                     .filter((b) => b.getClientRects().length > 0);
@@ -319,7 +319,7 @@ class Check:
         self.that(wide[0] <= wide[1] <= PHONE[0], "%d pixels wide on a screen of %d" % tuple(wide))
 
     def quiet(self):
-        """No errors, and nothing was asked for but the page itself."""
+        """There are no errors, and nothing but the page itself was requested."""
         said = [m["message"] for m in self.browser.get_log("browser")]
         self.that(not said, "the console says: %s" % said[:3])
         asked = [json.loads(m["message"])["message"] for m in self.browser.get_log("performance")]
