@@ -34,8 +34,8 @@ enum {
     SUBTILES    = 4,             /* of a warpgroup tile */
     STAGING     = 2 * SMEM_TILE, /* bytes of a warpgroup's staging buffer */
     SMEM_BYTES  = STAGES * STAGE_BYTES + 2 * STAGING + SMEM_ALIGN,
-    B_LINES     = 128, /* columns of b that a block loads */
-    BARRIERS    = 2 * STAGES,
+    B_LINES     = 128,           /* columns of b that a block loads */
+    MAX_ROUNDS  = INT32_MAX / 8, /* of the tile scheduler: times its stride they fit 32 bits */
 };
 
 struct gemm_problem {
@@ -48,8 +48,8 @@ struct gemm_schedule {
     int      tiles_m;     /* rows of tiles of 128 (1x1) or 256 (2x1) */
     int64_t  tiles;       /* of a matrix */
     int64_t  total_tiles; /* of the stack */
-    int64_t  positions;   /* of the clusters: tiles, and in a last round of the 2x1 policy none */
     uint32_t clusters;
+    uint32_t rounds; /* in which each cluster computes a tile; in the last one not all may */
 };
 
 /* c <- alpha a b + beta source + diag I */
@@ -60,7 +60,7 @@ struct gemm_epilogue {
     int         source_stages;  /* of the pipeline, for each tile */
     int         store_stages;   /* for each warpgroup tile: the first is its staging buffer */
     int         stage_subtiles; /* in a store stage of the pipeline */
-    float      *c;              /* in 32 bits: also written directly */
+    float      *c;              /* in 32 bits: the 2x1 policy also writes it directly */
     int64_t     c_ld, c_stride;
     double     *sumsq, *trace; /* (total_tiles, 2 CLUSTER) partial sums; NULL: not wanted */
 };
@@ -187,47 +187,23 @@ template <typename P> static __device__ inline bool computes(const warpgroup_til
 
 /* ---- tile scheduler -------------------------------------------------------------------------- */
 
-/* Clusters take positions first, first + clusters, ...: a round of all clusters after the other.
- * From round to round a cluster moves on by the stride, lest it get the same kind of tile each
- * time. */
-template <typename P>
-static __device__ inline int64_t tile_at(const gemm_schedule &s, int64_t position)
-{
-    if (P::SCHEDULER_STRIDE == 0) return position;
-    const int64_t round = position / s.clusters, first = round * s.clusters;
-    return first + (position - first + round * P::SCHEDULER_STRIDE) % s.clusters;
-}
-
-/* Returns the first position from `position` on at which this cluster has a tile to compute.  Whole
- * warps call it: the vote tells the compiler that they agree, without which it would not overlap
- * MMAs. */
-template <typename P>
-static __device__ inline int64_t next_position(const gemm_args &g, int64_t position)
-{
-    const gemm_schedule &s = g.schedule;
-    if constexpr (P::SCHEDULER_STRIDE == 0) {
-        while (g.problem.mask != NULL && position < s.positions &&
-               !__any_sync(ALL_LANES, g.problem.mask[position / s.tiles] != 0.0))
-            position += s.clusters;
-    } else {
-        for (; position < s.positions; position += s.clusters) {
-            const int64_t tile = tile_at<P>(s, position);
-            if (tile >= s.total_tiles) continue;
-            if (g.problem.mask == NULL ||
-                __any_sync(ALL_LANES, g.problem.mask[tile / s.tiles] != 0.0))
-                break;
-        }
-    }
-    return position;
-}
-
-/* Calls run(tile) for each tile of this cluster. */
+/* Calls run(tile) for each tile of this cluster whose matrix the mask lets through.  In each round
+ * every cluster has a tile; from round to round it moves on by the stride, lest it get the same
+ * kind of tile each time.  Whole warps call it: the vote tells the compiler that they agree,
+ * without which it would not overlap MMAs. */
 template <typename P, typename Run>
 static __device__ inline void for_each_tile(const gemm_args &g, Run run)
 {
-    for (int64_t n = next_position<P>(g, blockIdx.x / P::CLUSTER); n < g.schedule.positions;
-         n         = next_position<P>(g, n + g.schedule.clusters))
-        run(tile_at<P>(g.schedule, n));
+    const gemm_schedule &s       = g.schedule;
+    const uint32_t       cluster = blockIdx.x / P::CLUSTER, stride = P::SCHEDULER_STRIDE;
+    for (uint32_t round = 0; round < s.rounds; round++) {
+        const int64_t tile = (int64_t)round * s.clusters +
+                             (stride == 0 ? cluster : (cluster + round * stride) % s.clusters);
+        if (tile >= s.total_tiles) continue;
+        if (g.problem.mask != NULL && !__any_sync(ALL_LANES, g.problem.mask[tile / s.tiles] != 0.0))
+            continue;
+        run(tile);
+    }
 }
 
 /* ---- producer -------------------------------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /* hopper_gemm_epilogue.cuh - the epilogue of the GEMM for Hopper: what becomes of the accumulators.
  *
  * The source operand comes through the pipeline as if it were some more k-tiles.  c leaves as
- * subtiles by way of shared memory; in 32 bits four lanes have a sector of memory, so c is written
- * directly, and only what is mirrored goes through shared memory.
+ * subtiles by way of shared memory.  In 32 bits four lanes fill a sector of memory: the 2x1 policy
+ * then writes c directly, and only mirrored subtiles go through shared memory.
  *
  * Of a symmetric product, subtiles below the diagonal are stored twice.  In one on the diagonal the
  * 8 x 8 blocks below it are, those above never; within a block on it, the lower half counts. */
@@ -130,8 +130,8 @@ static __device__ inline void clear_outside(float (&d)[32], const gemm_problem &
 }
 
 /* Returns twice the sum of squares of N subtiles side by side.  Where c is symmetric, blocks below
- * the diagonal are in it twice, and those above are not what c holds; `here` is the first block of
- * row h = 0 that is not below. */
+ * the diagonal count twice, and those above, which are not what c holds, not at all; `here` is the
+ * first block of row h = 0 that is not below.  Selecting 0 avoids a branch for each pair. */
 template <typename Real, int N>
 static __device__ inline Real sum_squares(const float (*d)[32], int here)
 {
@@ -142,7 +142,8 @@ static __device__ inline Real sum_squares(const float (*d)[32], int here)
         for (int h = 0; h < 2; h++) {
             const float *at = &d[j / 8][4 * (j % 8) + 2 * h];
             const Real   x = (Real)at[0], y = (Real)at[1];
-            if (j <= here + h) sum[h] += (j < here + h ? (Real)2 : (Real)1) * (x * x + y * y);
+            const Real   two = x * x + y * y;
+            sum[h] += j < here + h ? (Real)2 * two : j == here + h ? two : (Real)0;
         }
     return sum[0] + sum[1];
 }
@@ -193,9 +194,10 @@ static __device__ inline partial_sums finish_tile(float (&d)[SUBTILES][32], cons
                 sum.trace += finish_diagonal(d[q], g.problem, is_symmetric<P>(g), by.diag, row, me);
             clear_outside(d[q], g.problem, row, col, me);
             if (e.sumsq == NULL || q % P::SUM_ACROSS != last) continue;
-            const int here = is_symmetric<P>(g)
-                                 ? (row - col) / 8 + last * (SUBTILE / 8) + (int)me.warp * 2
-                                 : P::SUM_ACROSS * (SUBTILE / 8);
+            const bool crosses = P::SUM_ACROSS == 1 ? row == col : t.row == t.col;
+            const int  here    = is_symmetric<P>(g) && crosses
+                                     ? (row - col) / 8 + last * (SUBTILE / 8) + (int)me.warp * 2
+                                     : P::SUM_ACROSS * (SUBTILE / 8);
             sum.squares += sum_squares<P::SUM_ACROSS>(&d[q - last], here);
         }
     if (!is_symmetric<P>(g)) sum.squares *= 0.5;
@@ -250,6 +252,19 @@ static __device__ inline void write_diagonal_subtile(const float (&d)[32],
             if (j <= here + h) stmatrix_x1<false>(to.at(h * 8 * SMEM_ROW_BYTES, j * 16), two);
             if (j < here + h) stmatrix_x1<true>(transposed.at(j * 8 * SMEM_ROW_BYTES, h * 16), two);
         }
+}
+
+/* Writes a subtile in 32 bits, to two tiles of 32 columns. */
+static __device__ inline void write_subtile_f32(const float (&d)[32], const consumer_thread &me,
+                                                uint32_t smem)
+{
+    const swizzled_address to = pairs_of_f32(me, smem);
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            store_shared(to.at(j / 4 * SMEM_TILE + h * 8 * SMEM_ROW_BYTES, j % 4 * 32),
+                         d[4 * j + 2 * h], d[4 * j + 2 * h + 1]);
 }
 
 /* Writes a subtile transposed in 32 bits, to two tiles of 32 columns.  On the diagonal with what is
@@ -423,7 +438,10 @@ static __device__ inline void store_end(const gemm_args &g, const consumer_threa
     }
 }
 
-/* Stores c, and where it is symmetric what is mirrored. */
+/* Stores c, and where it is symmetric the mirrored subtiles.  Both dtypes take one path, and only
+ * subtiles that can lie above the diagonal ask whether they do: otherwise the compiler does not see
+ * that coordinates and addresses are the same in all lanes, and makes a loop over the lanes of each
+ * TMA store, which costs 200 cycles. */
 template <typename P, typename T>
 static __device__ inline void store_tile(const float (&d)[SUBTILES][32], const gemm_args &g,
                                          const warpgroup_tile &t, const consumer_thread &me,
@@ -431,33 +449,34 @@ static __device__ inline void store_tile(const float (&d)[SUBTILES][32], const g
                                          store_pipeline *to, const CUtensorMap *c)
 {
     const bool symmetric = is_symmetric<P>(g), is_f32 = g.epilogue.c_is_f32;
+    const int  tiles = is_f32 ? 2 : 1; /* of shared memory for a subtile */
 #pragma unroll
     for (int q = 0; q < SUBTILES; q++) {
         const int  row = row_of<P>(t, q), col = col_of<P>(t, q);
         const bool diagonal = symmetric && row == col;
         if (!computes<P>(t, q)) continue;
-        if (P::DOWN > 1 && symmetric && row < col) continue; /* above the diagonal */
-        if (is_f32 && !diagonal) store_f32(d[q], g, t.b, row, col, me);
-        if (is_f32 && !symmetric) continue;
-        if (is_f32) {
-            const uint32_t smem = store_acquire<P>(g, 2, me, p, from, to);
-            if (diagonal)
+        if (P::DOWN > 1 && q / P::ACROSS < q % P::ACROSS && symmetric && row < col) continue;
+        if (P::STORE_WARPS && is_f32 && !diagonal)
+            store_f32(d[q], g, t.b, row, col, me);
+        else {
+            const uint32_t smem = store_acquire<P>(g, tiles, me, p, from, to);
+            if (diagonal && is_f32)
                 write_transposed_f32<true>(d[q], me, smem);
+            else if (diagonal)
+                write_diagonal_subtile<T>(d[q], me, smem);
+            else if (!P::STORE_WARPS && is_f32)
+                write_subtile_f32(d[q], me, smem);
             else
-                write_transposed_f32<false>(d[q], me, smem);
-            store_commit<P>(2, me, smem, t.b, col, row, to, c);
-            continue;
+                write_subtile<T, false>(d[q], me, smem);
+            store_commit<P>(tiles, me, smem, t.b, row, col, to, c);
         }
-        uint32_t smem = store_acquire<P>(g, 1, me, p, from, to);
-        if (diagonal)
-            write_diagonal_subtile<T>(d[q], me, smem);
-        else
-            write_subtile<T, false>(d[q], me, smem);
-        store_commit<P>(1, me, smem, t.b, row, col, to, c);
         if (!symmetric || diagonal) continue;
-        smem = store_acquire<P>(g, 1, me, p, from, to);
-        write_subtile<T, true>(d[q], me, smem);
-        store_commit<P>(1, me, smem, t.b, col, row, to, c);
+        const uint32_t smem = store_acquire<P>(g, tiles, me, p, from, to);
+        if (is_f32)
+            write_transposed_f32<false>(d[q], me, smem);
+        else
+            write_subtile<T, true>(d[q], me, smem);
+        store_commit<P>(tiles, me, smem, t.b, col, row, to, c);
     }
     store_end<P>(g, me, p, from, to);
 }

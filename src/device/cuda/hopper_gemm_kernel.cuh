@@ -139,11 +139,10 @@ template <typename P> static bool describe(const ms_cuda *cuda, const ms_product
     const int64_t down = (m - 1) / P::TILE + 1, across = (n - 1) / P::TILE + 1;
     const int64_t tiles = P::tiles(down, across, p->symmetric), total = tiles * p->c.count;
     const int64_t clusters = ms_min_i64(total, cuda->sm_count / P::CLUSTER);
-    if (tiles > INT32_MAX || p->c.count > INT32_MAX || total / clusters > INT32_MAX) return false;
-    g->problem = { (int)m, (int)n, (int)((k - 1) / K_TILE + 1), p->symmetric, p->mask.data };
-    const int64_t rounds = (total - 1) / clusters + 1;
-    g->schedule = { (int)down, tiles, total, P::SCHEDULER_STRIDE == 0 ? total : rounds * clusters,
-                    (uint32_t)clusters };
+    if (tiles > INT32_MAX || p->c.count > INT32_MAX || total / clusters > MAX_ROUNDS) return false;
+    g->problem  = { (int)m, (int)n, (int)((k - 1) / K_TILE + 1), p->symmetric, p->mask.data };
+    g->schedule = { (int)down, tiles, total, (uint32_t)clusters,
+                    (uint32_t)((total - 1) / clusters + 1) };
 
     gemm_epilogue &e = g->epilogue;
     e.alpha          = number_of(p->alpha);
