@@ -1,10 +1,10 @@
 /* attention.c - attention: which implementation computes it.
  *
- * cuDNN where it supports the operands, else tensor cores by kernels of our own (16-bit heads of 64
- * or 128), else the kernels that take anything.  On the way back Hopper has kernels of its own,
- * which come before cuDNN's: they add in one order and take two thirds of the time
- * (bench/results/h200.md).  All keep the same logsumexp, so the way back need not be the way
- * there. */
+ * Forward, cuDNN is used where it supports the operands, else tensor-core kernels of our own
+ * (16-bit heads of 64 or 128), else the kernels for any operands.  For gradients, kernels for
+ * Hopper come before cuDNN's: they add in a fixed order and take two thirds of the time
+ * (bench/results/h200.md).  All store the same logsumexp, so the gradient need not be computed by
+ * the implementation that computed the output. */
 #include <assert.h>
 
 #include "device/cuda/cuda.h"

@@ -1,9 +1,9 @@
-/* attention.cuh - what the kernels of attention share: their operands, who sees whom, the largest
- * logit.
+/* attention.cuh - what the kernels of attention share: their operands, the mask, the largest logit.
  *
- * Query i sees the keys first_key(i) .. i, and key j is seen by the queries j .. last_query(j).
- * Both ends never fall as the row grows: documents follow each other, and the window moves along.
- * So what a block of rows needs of the others is one span, given by its first and its last row. */
+ * Query i sees the keys first_key(i) .. i, and key j is seen by the queries j ..
+ * last_query(j).  Neither bound falls as the row grows, since documents follow each other and the
+ * window moves along.  So the keys that a block of queries sees are one span, given by its first
+ * and its last row. */
 #ifndef MS_DEVICE_CUDA_ATTENTION_CUH
 #define MS_DEVICE_CUDA_ATTENTION_CUH
 
@@ -27,7 +27,7 @@ struct attn_job { /* what a kernel is given, forward or backward */
     int            heads, rows, head, window; /* head: columns */
 };
 
-enum { ATTN_ROWS_MAX = 1 << 30 }; /* a tile beyond the end still has numbers for its rows */
+enum { ATTN_ROWS_MAX = 1 << 30 }; /* row indices of a tile beyond the end must not overflow */
 
 static inline head_stack heads_of(ms_mat x)
 {
@@ -58,7 +58,7 @@ static inline attn_job job_of(const ms_cuda_attn *x)
     return j;
 }
 
-/* Returns launch(T, HEAD) for heads of 64 or 128 columns of 16 bits; both are given as types. */
+/* Returns launch(T, HEAD), both passed as types, for heads of 64 or 128 columns of 16 bits. */
 template <typename Launch>
 static inline musec_status by_head(musec_dtype dtype, int64_t head, Launch launch)
 {
@@ -69,7 +69,7 @@ static inline musec_status by_head(musec_dtype dtype, int64_t head, Launch launc
     return head == 64 ? launch(__half(), h64) : launch(__half(), h128);
 }
 
-/* ---- who sees whom --------------------------------------------------------------------------- */
+/* ---- mask ------------------------------------------------------------------------------------ */
 
 static __device__ inline int first_key(const attn_job &j, int query)
 {
@@ -118,8 +118,8 @@ template <typename Real> static __device__ inline Real warp_max_nan(Real x)
     return x;
 }
 
-/* *to <- max_nan(*to, value) beside other threads that do the same: the order does not matter.
- * Adding 0 makes one zero of the two. */
+/* *to <- max_nan(*to, value), atomically; the result does not depend on the order of threads.
+ * Adding 0 turns -0 into +0. */
 static __device__ inline void atomic_max_nan(double *to, double value)
 {
     unsigned long long *bits = (unsigned long long *)to;

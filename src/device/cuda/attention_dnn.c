@@ -1,16 +1,18 @@
-/* attention_dnn.c - attention by cuDNN: what it supports, its plans, what surrounds a call.
+/* attention_dnn.c - attention by cuDNN: which operands it supports, its plans, and its calls.
  *
- * cuDNN sees a pack of documents as a batch of sequences (attention_dnn_graph.h).  A plan takes it
- * a second to make, so packs share plans: the number of documents and the rows of the longest are
- * rounded up to powers of two, and both have to be known on the host.  What a plan can be made from
- * again without that second is cached in a file (core/cache.h) for later processes.
+ * cuDNN sees a pack of documents as a batch of sequences (attention_dnn_graph.h).  It takes a
+ * second to make a plan, so packs share plans: the number of documents and the rows of the longest
+ * are rounded up to powers of two, and both have to be known on the host.  Plans are cached in a
+ * file in serialised form (core/cache.h), from which later processes restore them without that
+ * second.
  *
- * Blocks of its kernels are launched for batch times longest rows and most of them find nothing to
- * do, so where that is far more than there are rows, kernels of our own are faster.
+ * Blocks of its kernels are launched for batch times longest rows, and most of them find nothing to
+ * do; where that is many times the number of rows, kernels of our own are faster.
  *
- * Largest logits come with the sums of exponentials instead of logsumexps; it gives the two or the
- * one.  Backward it adds up dq in any order: deterministic contexts are not handled.  Nor are
- * gradients that lie otherwise than what they are of: 9.14 takes the plan and gives wrong rows. */
+ * cuDNN returns either logsumexps, or largest logits and sums of exponentials; we ask for the
+ * latter and compute the logsumexps.  Its gradient adds up dq in any order, so deterministic
+ * contexts do not use it.  Nor does it support gradients whose layout differs from that of their
+ * operand: cuDNN 9.14 accepts the plan and writes wrong rows. */
 #include "device/cuda/cuda.h"
 
 #include <stdio.h>
@@ -30,7 +32,7 @@ enum {
     VERSION_MIN = 91400, /* cuDNN 9.14 */
     BATCH_MIN   = 16,
     LONGEST_MIN = 512,
-    WASTE_MAX   = 16, /* batch times longest may be so many times the rows */
+    WASTE_MAX   = 16, /* batch times longest may be at most so many times the rows */
     PLANS       = 128,
 };
 
@@ -38,11 +40,11 @@ struct ms_cuda_dnn {
     ms_dnn_api    api;
     cudnnHandle_t handle;
     bool          is_open;
-    ms_error      words; /* why it is not */
-    int64_t       clock; /* plans that were asked for so far */
+    ms_error      words; /* why it is not open */
+    int64_t       clock; /* plans looked up so far */
     struct cached {
         ms_dnn_shape shape;
-        int64_t      used; /* clock when it was last asked for; 0: the place is free */
+        int64_t      used; /* clock of the last look-up; 0: the entry is free */
         ms_dnn_plan *plan; /* NULL: it cannot be made, for the reason in `words` */
         char         words[256];
     } plans[PLANS];
@@ -132,7 +134,7 @@ void ms_cuda_dnn_describe(ms_device *d, char *text, size_t bytes)
     snprintf(text, bytes, "cuDNN %zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
 }
 
-/* ---- which plan ------------------------------------------------------------------------------ */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 static int64_t round_up(int64_t n, int64_t least)
 {
@@ -141,7 +143,7 @@ static int64_t round_up(int64_t n, int64_t least)
     return least;
 }
 
-/* Is it a stack of heads that cuDNN reads in place? */
+/* Is x a stack of heads, shaped like q, that cuDNN reads in place? */
 static bool is_side(const ms_mat *x, const ms_mat *q)
 {
     return x->dtype == q->dtype && !x->trans && x->ptrs == NULL && x->rows == q->rows &&
@@ -149,7 +151,7 @@ static bool is_side(const ms_mat *x, const ms_mat *q)
            (uintptr_t)x->data % 16 == 0;
 }
 
-/* Lists them by their numbers in attention_dnn_graph.h; those of the gradient come last. */
+/* Lists the operands by their numbers in attention_dnn_graph.h; those of the gradient come last. */
 static void sides_of(const ms_cuda_attn *x, const ms_mat *sides[MS_DNN_SIDES])
 {
     const ms_mat *const all[MS_DNN_SIDES] = {
@@ -205,8 +207,8 @@ static musec_status shape_of(ms_device *d, ms_error *e, const ms_cuda_attn *x, b
     return MUSEC_OK;
 }
 
-/* The place of the plan of this shape: its own, else the one that was asked for longest ago, which
- * is freed; a free one is older than any. */
+/* *out <- the entry of this shape: its own, else the least recently used one, which is freed.  A
+ * free entry is older than any. */
 static musec_status place_of(ms_device *d, struct ms_cuda_dnn *n, const ms_dnn_shape *shape,
                              struct cached **out)
 {
@@ -225,7 +227,7 @@ done:
     return st;
 }
 
-/* Makes a plan of this shape, from the file if it has one. */
+/* Makes a plan of this shape, restored from the cache file if it has one. */
 static musec_status make_plan(ms_device *d, ms_error *e, struct ms_cuda_dnn *n,
                               const ms_dnn_shape *shape, ms_dnn_plan **out)
 {
@@ -252,8 +254,8 @@ done:
     return st;
 }
 
-/* The plan for these operands, made if it is not there yet.  What cannot be made is not tried
- * again, unless it was for want of memory. */
+/* *out <- the plan for these operands, made at its first use.  One that cannot be made is not tried
+ * again, unless memory was short. */
 static musec_status plan_of(ms_device *d, ms_error *e, const ms_cuda_attn *x, bool backward,
                             ms_dnn_shape *shape, const ms_dnn_plan **out)
 {
@@ -287,7 +289,7 @@ bool ms_cuda_attention_dnn_supports(ms_device *d, const ms_cuda_attn *x, bool ba
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* This is what a plan is given, with the host's numbers among it. */
+/* The operands of a plan, with the scalars that lie in host memory. */
 typedef struct call {
     ms_dnn_shape       shape;
     const ms_dnn_plan *plan;
@@ -307,7 +309,7 @@ static musec_status prepare_docs(ms_device *d, const ms_cuda_attn *x, call *c)
     TRY(ms_scratch_bytes(d, batch * sizeof *docs.length, &p));
     docs.length = c->data[MS_DNN_LENGTH] = p;
     for (int i = 0; i <= MS_DNN_SIDES; i++) {
-        const bool of_rows = i == MS_DNN_SIDES; /* the last offsets are those of numbers of rows */
+        const bool of_rows = i == MS_DNN_SIDES; /* the last offsets are of row statistics */
         if (!of_rows && (i >= n_sides(c->shape.backward) || ms_dnn_offset_of(&c->shape, i) != i))
             continue;
         TRY(ms_scratch_bytes(d, (batch + 1) * sizeof *docs.offset[0], &p));

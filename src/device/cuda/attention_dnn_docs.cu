@@ -1,5 +1,5 @@
-/* attention_dnn_docs.cu - what kernels of our own do around cuDNN's attention: where documents
- * begin, and logsumexps from its order (rows, heads) to ours, (heads, rows). */
+/* attention_dnn_docs.cu - kernels of our own around cuDNN's attention: they find where documents
+ * begin, and convert logsumexps between its order (rows, heads) and ours, (heads, rows). */
 #include <assert.h>
 
 #include "device/cuda/attention.cuh"
@@ -14,7 +14,8 @@ enum {
 
 /* ---- documents ------------------------------------------------------------------------------- */
 
-/* Bit l of the k-th: a document begins at row first + 32 k + l, below end.  For a whole warp. */
+/* Sets bit l of begins[k] where a document begins at row first + 32 k + l, below `end`.  The whole
+ * warp calls it. */
 static __device__ inline void begin_at(const ms_dnn_docs &x, int64_t first, int64_t end,
                                        unsigned (&begins)[DOC_ROUNDS])
 {
@@ -30,7 +31,7 @@ static __device__ inline void begin_at(const ms_dnn_docs &x, int64_t first, int6
         begins[k] = __ballot_sync(ALL_LANES, doc[k] == first + k * WARP + lane);
 }
 
-/* before[w + 1] <- the sum of before[1] .. before[w + 1].  For a whole warp. */
+/* before[w + 1] <- the sum of before[1] .. before[w + 1].  The whole warp calls it. */
 static __device__ inline void add_up(int *before)
 {
     const int lane = (int)threadIdx.x % WARP;
@@ -44,7 +45,7 @@ static __device__ inline void add_up(int *before)
 }
 
 /* Runs as one block.  Each warp has a piece of the rows: it counts the documents that begin there,
- * learns how many begin before, and writes down where. */
+ * reads how many begin before, and stores their first rows. */
 static __global__ void __launch_bounds__(DOC_THREADS) find_docs_k(ms_dnn_docs x)
 {
     static_assert(DOC_WARPS == WARP, "a lane for each of them in add_up");
@@ -54,7 +55,7 @@ static __global__ void __launch_bounds__(DOC_THREADS) find_docs_k(ms_dnn_docs x)
     const int64_t  first = warp * piece, end = first + piece;
     unsigned       begins[DOC_ROUNDS];
 
-    int n = 0; /* the same in all lanes */
+    int n = 0; /* documents; the same in all lanes */
     for (int64_t i = first; i < end; i += round) {
         begin_at(x, i, end, begins);
 #pragma unroll

@@ -1,14 +1,14 @@
-/* attention_dnn_graph.c - attention as cuDNN is told of it: a graph of operations, made a plan.
+/* attention_dnn_graph.c - attention as a graph of cuDNN operations, and plans made from it.
  *
- * cuDNN knows attention as a pattern of small operations, and these are the ones that its engines
- * look for (S: logits, all of (batch, heads, longest, longest), that no memory ever holds):
- *     S = Q K^T scale, what is outside the sequence, after the query or before its window becoming
- *         -infinity by index tensors and a choice,
+ * cuDNN's engines recognise attention as a pattern of small operations (S: logits, (batch, heads,
+ * longest, longest), a virtual tensor without memory):
+ *     S = Q K^T scale, masked: pairs outside the sequence, after the query or before its window
+ *         become -infinity, by index tensors and a selection,
  *     M = max S,  E = exp(S - M),  Z = sum E,  P = E / Z,  out = P V;  lse = M + log Z
  * and backward, with lse instead of M and log Z:
  *     D = sum dout out,  P = exp(S - lse),  dV = P^T dout,
  *     dS = P (dout V^T - D) scale,  dK = dS^T Q,  dQ = dS K summed in float32, then rounded.
- * K is told as K^T, and V backward as V^T: the same memory, strides exchanged.
+ * K is described as K^T, and V backward as V^T: the same memory with strides exchanged.
  *
  * Sums of dQ are added in the order in which blocks finish: backward is not deterministic. */
 #include "device/cuda/attention_dnn_graph.h"
@@ -19,20 +19,20 @@
 #include <string.h>
 
 enum { DIMS = 4, OPS = 64, DESCRIPTORS = 256, FIRST_ID = 1, FIRST_VIRTUAL_ID = 1000, CONFIGS = 16 };
-enum { TEXT_MAX = 16 << 20 }; /* bytes of what a plan is made from again */
+enum { TEXT_MAX = 16 << 20 }; /* bytes of a serialised plan */
 
 typedef cudnnBackendDescriptor_t descriptor;
 
 struct ms_dnn_plan {
     const ms_dnn_api *api;
-    descriptor        made[DESCRIPTORS]; /* all that the plan was made of, in order */
+    descriptor        made[DESCRIPTORS]; /* all descriptors of the plan, in order */
     int               n_made;
     descriptor        plan;
     int64_t           workspace;
     bool              has[MS_DNN_TENSORS];
 };
 
-/* This is a graph that grows.  After a failure nothing happens any more, and `what` names what
+/* A graph under construction.  After a failure further calls do nothing, and `what` names what
  * failed. */
 typedef struct graph {
     const ms_dnn_api   *api;
@@ -78,7 +78,7 @@ static void set(graph *g, descriptor d, cudnnBackendAttributeName_t name,
         (void)went_well(g, g->api->set(d, name, type, n, values), "an attribute");
 }
 
-/* `of` NULL: nothing is set. */
+/* Sets nothing where `of` is NULL. */
 static void set_part(graph *g, descriptor d, cudnnBackendAttributeName_t name, descriptor of)
 {
     if (of != NULL) set(g, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &of);
@@ -149,7 +149,7 @@ static layout side_layout(const ms_dnn_shape *s, int side)
                      { s->longest * ld, s->side[side].stride, ld, 1 } };
 }
 
-/* Describes one number for each row: (rows, heads) where it has memory. */
+/* Describes a number for each row; in memory they are (rows, heads). */
 static layout row_layout(const ms_dnn_shape *s, bool in_memory)
 {
     const int64_t all = s->heads * s->longest;
@@ -180,7 +180,7 @@ static cudnnDataType_t type_of(const graph *g)
     return g->shape->dtype == MUSEC_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
 }
 
-/* Returns one of the tensors that have data, which is made when first asked for. */
+/* Returns one of the tensors that have data, made at its first use. */
 static descriptor named(graph *g, int which, cudnnDataType_t type, layout l, descriptor offsets)
 {
     const place where = which >= MS_DNN_SCALE ? ON_HOST : ON_DEVICE;
@@ -246,7 +246,7 @@ static descriptor row_numbers(graph *g)
 
 enum { NO_AXIS = -1 };
 
-/* y <- mode(x, b, where); b and where are NULL if the mode has no such operand. */
+/* y <- mode(x, b, where); b and where are NULL if the mode lacks such an operand. */
 static void pointwise(graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t compute, int64_t axis,
                       descriptor x, descriptor b, descriptor where, descriptor y)
 {
@@ -264,7 +264,7 @@ static void pointwise(graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t compu
     add_op(g, op, "an operation on elements");
 }
 
-/* Makes new logits of one or two operands of float32. */
+/* Returns new logits, mode(x, b) in float32; b may be NULL. */
 static descriptor to_logits(graph *g, cudnnPointwiseMode_t mode, descriptor x, descriptor b)
 {
     descriptor y = logits(g, CUDNN_DATA_FLOAT);
@@ -285,7 +285,7 @@ static void reduce(graph *g, cudnnReduceTensorOp_t by, descriptor x, descriptor 
     add_op(g, op, "a reduction");
 }
 
-/* Which of the sizes m, n, k of a product (m x k) (k x n) are those of a sequence. */
+/* Which of the sizes m, n, k of a product (m x k) (k x n) are the length of a sequence. */
 typedef enum sized { SIZED_MN, SIZED_MK } sized;
 
 static void multiply(graph *g, descriptor a, descriptor b, sized by, descriptor c)
@@ -316,7 +316,7 @@ static void reshape(graph *g, descriptor x, descriptor y)
     add_op(g, op, "a transposition");
 }
 
-/* ---- who sees whom --------------------------------------------------------------------------- */
+/* ---- mask ------------------------------------------------------------------------------------ */
 
 enum { QUERY_AXIS = 2, KEY_AXIS = 3 };
 
@@ -400,7 +400,7 @@ static void forward(graph *g)
     multiply(g, p, side(g, MS_DNN_V), SIZED_MK, side(g, MS_DNN_OUT));
 }
 
-/* x^T y to a side, x being logits. */
+/* Adds the product x^T y, x being logits, written to side `to`. */
 static void transposed_product(graph *g, descriptor x, int y, int to)
 {
     descriptor t = virtual_tensor(g, type_of(g), transposed(logit_layout(g->shape)), NULL);
@@ -450,7 +450,7 @@ static void backward(graph *g)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-/* Lists what cuDNN would choose, best first. */
+/* Lists the engine configurations of cuDNN's heuristic, best first, and returns their number. */
 static int64_t find_configs(graph *g, cudnnHandle_t handle, descriptor *configs)
 {
     const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
@@ -483,14 +483,14 @@ static void measure(graph *g)
                         "a plan");
 }
 
-/* Takes the first that can be made. */
+/* Takes the first configuration from which a plan can be made. */
 static void choose(graph *g, cudnnHandle_t handle)
 {
     descriptor    configs[CONFIGS];
     const int64_t n = find_configs(g, handle, configs);
     if (g->code != CUDNN_STATUS_SUCCESS) return;
     for (int64_t i = 0; i < n && g->to->plan == NULL; i++) {
-        g->code         = CUDNN_STATUS_SUCCESS; /* of the one before */
+        g->code         = CUDNN_STATUS_SUCCESS; /* forgets the failure of the one before */
         descriptor plan = make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
         set_part(g, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configs[i]);
         finalize(g, plan, "a plan");
@@ -499,7 +499,7 @@ static void choose(graph *g, cudnnHandle_t handle)
     measure(g);
 }
 
-/* Makes the plan from its text.  Where cuDNN does not take that, nothing happens. */
+/* Makes the plan from its serialised form; does nothing where cuDNN does not accept that. */
 static void restore(graph *g, cudnnHandle_t handle, const char *text, size_t bytes)
 {
     if (text == NULL || g->code != CUDNN_STATUS_SUCCESS) return;

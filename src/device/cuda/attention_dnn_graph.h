@@ -1,9 +1,9 @@
-/* attention_dnn_graph.h - attention as cuDNN is told of it: a graph of operations, made a plan.
+/* attention_dnn_graph.h - attention as a graph of cuDNN operations, and plans made from it.
  *
  * A pack of documents is a batch of sequences that lie one after another: `batch` of them at most,
  * each `longest` rows at most.  A tensor (batch, heads, longest, head) says how rows and heads are
- * strided; where each sequence begins is read on the device, from offsets in elements.  How long
- * it is, too, so a plan fits all packs within its bounds. */
+ * strided; where each sequence begins, in elements, and its length are read on the device, so a
+ * plan fits all packs within its bounds. */
 #ifndef MS_DEVICE_CUDA_ATTENTION_DNN_GRAPH_H
 #define MS_DEVICE_CUDA_ATTENTION_DNN_GRAPH_H
 
@@ -13,7 +13,7 @@
 
 #include <cudnn.h>
 
-typedef struct ms_dnn_api { /* cuDNN, opened */
+typedef struct ms_dnn_api { /* the functions of the opened library */
     void *library;
     size_t (*version)(void);
     const char *(*error_words)(cudnnStatus_t code);
@@ -33,11 +33,11 @@ typedef struct ms_dnn_api { /* cuDNN, opened */
     cudnnStatus_t (*release)(cudnnBackendDescriptor_t what);
 } ms_dnn_api;
 
-/* Plans outlive the program in files.  To be raised by one with every change of the graphs or of
- * the places below: a plan by another graph would be taken for one by this. */
+/* The version of cached plans.  Raise it with every change of the graphs or of the tensors below,
+ * else a cached plan of another graph would be taken for one of this. */
 enum { MS_DNN_GRAPH = 1 };
 
-/* The tensors that have data, which is given to ms_dnn_plan_run at these places. */
+/* The tensors that have data: indices into `data` of ms_dnn_plan_run. */
 enum {
     MS_DNN_Q,
     MS_DNN_K,
@@ -60,18 +60,18 @@ enum {
     MS_DNN_LENGTH, /* int32, (batch): rows of each sequence */
     /* int64, (batch + 1): where each begins in the side of the same number, in elements */
     MS_DNN_OFFSET,
-    MS_DNN_OFFSET_ROW = MS_DNN_OFFSET + MS_DNN_SIDES, /* in what is (rows, heads) */
+    MS_DNN_OFFSET_ROW = MS_DNN_OFFSET + MS_DNN_SIDES, /* in tensors (rows, heads) */
 
     MS_DNN_SCALE, /* host memory, float32 */
     MS_DNN_ONE,
     MS_DNN_BOUND,   /* window + 1 */
-    MS_DNN_OUTSIDE, /* -infinity, the logit of what is not seen */
+    MS_DNN_OUTSIDE, /* -infinity, the logit of masked pairs */
     MS_DNN_OUTSIDE_CAUSAL,
     MS_DNN_OUTSIDE_WINDOW,
     MS_DNN_TENSORS
 };
 
-/* A plan depends on this.  All fields are of one type, so that shapes may be compared as bytes. */
+/* What a plan depends on.  All fields have one type, so that shapes may be compared as bytes. */
 typedef struct ms_dnn_shape {
     int64_t dtype; /* musec_dtype */
     int64_t batch, longest, heads, head;
@@ -81,24 +81,23 @@ typedef struct ms_dnn_shape {
     } side[MS_DNN_SIDES];
 } ms_dnn_shape;
 
-/* Returns whose offsets a side has: a gradient has those of its side, if it is strided as that
- * is. */
+/* Returns the side whose offsets `side` uses: a gradient uses those of its operand, if it has the
+ * same strides. */
 int ms_dnn_offset_of(const ms_dnn_shape *shape, int side);
 
 typedef struct ms_dnn_plan ms_dnn_plan;
 
-/* *out is NULL on failure; the words are cuDNN's.  MUSEC_ENOMEM: it may be possible later.
- * text: of the same plan, made by this cuDNN for this chip before, which saves time; or NULL. */
+/* *out is NULL on failure; the message is cuDNN's.  After MUSEC_ENOMEM it may succeed later.
+ * text: the same plan, serialised before by this cuDNN for this chip, which saves time; or NULL. */
 musec_status ms_dnn_plan_make(ms_error *e, const ms_dnn_api *api, cudnnHandle_t handle,
                               const ms_dnn_shape *shape, const char *text, size_t bytes,
                               ms_dnn_plan **out);
-/* Gives what the plan can be made from again, to be freed in any case; false: cuDNN does not
- * say. */
+/* Serialises the plan.  *text is to be freed in any case; false: cuDNN does not give it. */
 bool   ms_dnn_plan_text(const ms_dnn_plan *plan, char **text, size_t *bytes);
 void   ms_dnn_plan_free(ms_dnn_plan *plan);            /* accepts NULL */
 size_t ms_dnn_plan_workspace(const ms_dnn_plan *plan); /* bytes */
 
-/* data[MS_DNN_TENSORS]: those that the plan does not have are not read. */
+/* data[MS_DNN_TENSORS]: entries that the plan does not use are not read. */
 musec_status ms_dnn_plan_run(ms_error *e, const ms_dnn_plan *plan, cudnnHandle_t handle,
                              void *const *data, void *workspace);
 

@@ -2,17 +2,16 @@
  * arithmetic: float, or double where the operands are.
  *
  * A block owns OWN rows, EACH to a warp: queries forward and for dQ, keys for dK and dV.  It walks
- * over the rows that these see, or that see them, a tile of TILE at a time:
- *   dot_qk         a lane has one row of the tile: its products with the warp's own rows;
- *   accumulate_pv  a lane has columns: the sum of the tile's rows, weighted, for each own row.
- * The tile comes to shared memory in pieces of DIMS columns; the own rows lie there transposed, so
- * that one load brings an element of all of a warp's.  Forward, one pass: what was summed relative
- * to a smaller maximum is scaled when that changes.  Backward, from the kept logsumexp,
+ * over the rows that these see, or that see them, in tiles of TILE rows:
+ *   dot_qk         a lane multiplies one row of the tile with each of the warp's own rows;
+ *   accumulate_pv  a lane adds, in its columns, the weighted rows of the tile for each own row.
+ * The tile is loaded to shared memory in pieces of DIMS columns; the own rows lie there transposed,
+ * so that one load brings an element of each of a warp's rows.  The forward pass is online: sums
+ * relative to a smaller maximum are scaled when it grows.  Backward, from the stored logsumexp,
  *     P = exp(z - lse),  dS = P (dO V^T - D) slope,  D = <dO, O>,
  *     dV = P^T dO,  dK = scale dS^T Q,  dQ = scale dS K,
- * one kernel for dQ and one for dK and dV: each sum is in one warp, in the order of the rows, and
- * nothing is added by two.  Heads beyond PART columns are done a part at a time, the dot products
- * anew.
+ * with one kernel for dQ and one for dK and dV: each sum is made by one warp in the order of the
+ * rows.  Heads beyond PART columns are computed in parts, each with all dot products again.
  *
  * NaN and infinity among the values spread to the rows that see them, and may spread to rows that
  * share a tile with those. */
@@ -31,7 +30,7 @@ template <typename Real> struct alignas(16) quad {
     Real x[EACH];
 };
 
-/* Fewer warps for double: the memory of a block is what any chip gives without being asked. */
+/* Fewer warps for double: a block has no more than the shared memory that needs no opt-in. */
 template <typename Real> struct sizes {
     enum { WARPS = sizeof(Real) == 4 ? 8 : 4, OWN = WARPS * EACH, THREADS = WARPS * WARP };
 };
@@ -42,9 +41,9 @@ template <typename Real> struct smem_layout {
     quad<Real> weight[sizes<Real>::WARPS][TILE];     /* [warp][row of the tile].x[own row] */
 };
 
-struct work_item {         /* what a thread works on; all but lane is the same in a warp */
-    int head, part, first; /* first: own row of the block */
-    int lane, warp, mine;  /* mine: own row of the warp */
+struct work_item {         /* of a thread; all but lane is the same in a warp */
+    int head, part, first; /* first: the block's first own row */
+    int lane, warp, mine;  /* mine: the warp's first own row */
 };
 
 struct smem_contents { /* what is in shared memory now */
@@ -77,14 +76,14 @@ static __device__ inline Real element(const attn_job &j, const head_stack &x, in
     return load<Real>(x.data, head * x.stride + row * x.ld + col, j.dtype);
 }
 
-/* Piece `piece` of rows first .. first + TILE - 1 of x.  All threads of the block. */
+/* Loads piece `piece` of rows first .. first + TILE - 1 of x, by all threads of the block. */
 template <typename Real>
 static __device__ inline void stage_tile(smem_layout<Real> &s, smem_contents &now,
                                          const attn_job &j, const work_item &p, const head_stack &x,
                                          int first, int piece)
 {
     if (now.tile == x.data && now.tile_first == first && now.tile_piece == piece) return;
-    __syncthreads(); /* what was there is done with */
+    __syncthreads(); /* the last contents were read */
     for (int i = (int)threadIdx.x; i < TILE * DIMS; i += sizes<Real>::THREADS) {
         const int row = i / DIMS, col = i % DIMS;
         s.tile[row][col] = element<Real>(j, x, p.head, first + row, piece * DIMS + col);
@@ -95,7 +94,7 @@ static __device__ inline void stage_tile(smem_layout<Real> &s, smem_contents &no
     now.tile_piece = piece;
 }
 
-/* Piece `piece` of the block's own rows of a and b. */
+/* Loads piece `piece` of the block's own rows of a and b. */
 template <typename Real>
 static __device__ inline void stage_own(smem_layout<Real> &s, smem_contents &now, const attn_job &j,
                                         const work_item &p, const head_stack &a,
@@ -130,7 +129,7 @@ static __device__ inline void dot_qk(const smem_layout<Real> &s, const work_item
     }
 }
 
-/* The lane's weights, one for each own row, to all lanes of the warp. */
+/* Shares the lane's weights, one for each own row, with all lanes of the warp. */
 template <typename Real>
 static __device__ inline void broadcast_weights(smem_layout<Real> &s, const work_item &p,
                                                 const Real (&weight)[EACH])
@@ -162,8 +161,8 @@ static __device__ inline void accumulate_pv(const smem_layout<Real> &s, const wo
     }
 }
 
-/* The tile of x in all pieces of the part, weighted by what was shared.  `active`: this warp has
- * weights; the others help to load. */
+/* Accumulates all pieces of the part of a tile of x, weighted by what was shared.  Warps without
+ * weights (not `active`) only help to load. */
 template <typename Real>
 static __device__ inline void accumulate_pv_tiles(smem_layout<Real> &s, smem_contents &now,
                                                   const attn_job &j, const work_item &p,
@@ -209,12 +208,12 @@ template <typename Real> static __device__ inline Real capped(const attn_job &j,
     return cap > (Real)0 ? cap * tanh(logit / cap) : logit;
 }
 
-/* This is what a warp keeps of its queries; sum is a lane's own part. */
+/* The state of a warp's queries; `sum` is the lane's share. */
 template <typename Real> struct softmax {
-    Real top[EACH], sum[EACH], most; /* most: the largest logit, of the lane */
+    Real top[EACH], sum[EACH], most; /* most: the lane's largest logit */
 };
 
-/* Logits become weights, relative to the largest so far; out is scaled to that. */
+/* Turns logits into weights relative to the largest so far, to which `out` is scaled. */
 template <typename Real>
 static __device__ inline void online_softmax(const attn_job &j, const span (&seen)[EACH], int key,
                                              softmax<Real> &m, Real (&logit)[EACH],
@@ -265,7 +264,7 @@ static __global__ void __launch_bounds__(sizes<Real>::THREADS)
     __shared__ smem_layout<Real> s;
     const work_item              p    = work_item_here<Real>(j);
     const int                    last = min(p.first + sizes<Real>::OWN, j.rows) - 1;
-    const int                    from = first_key(j, p.first); /* of all keys that the block sees */
+    const int                    from = first_key(j, p.first);
     smem_contents                now  = { NULL, 0, 0, -1 };
     span                         seen[EACH], all = { j.rows, -1 };
     softmax<Real>                m;
@@ -431,7 +430,7 @@ template <typename Real> static int64_t blocks_of(const attn_job &j)
     return ((j.rows - 1) / sizes<Real>::OWN + 1) * parts * j.heads;
 }
 
-/* Are there as many rows and blocks as numbers for them? */
+/* Do the numbers of rows and of blocks fit their types? */
 static musec_status check_size(ms_device *d, const ms_cuda_attn *x)
 {
     const int64_t parts = (x->q.cols - 1) / PART + 1, least = sizes<double>::OWN;

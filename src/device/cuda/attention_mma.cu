@@ -1,14 +1,13 @@
 /* attention_mma.cu - attention on tensor cores: heads of 64 or 128 columns of 16 bits.
  *
  * A block has QUERIES queries of a head, a warp 32 of them, and walks over the keys that they see
- * in tiles of KEYS, the next of which is on its way while one is worked on:
+ * in tiles of KEYS, loading the next tile while it computes with one:
  *     S = Q K^T,  P = exp2(rate (S - m)),  O <- O exp2(rate (m' - m)) + P V,
  * m being the largest product so far of a row and m' the one before.  Products are summed in
- * float32, P is rounded to the operands' dtype.  A negative scale turns the sign of S, so that the
- * largest product is the largest logit; a scale of 0 would make nothing of -infinity and is not
- * handled.  A warp leaves out the tiles that none of its queries sees, and looks at single pairs
- * only where an edge (the diagonal, the window, a document) crosses its rows of a tile: there, what
- * is not seen is -infinity.
+ * float32, P is rounded to the operands' dtype.  With a negative scale Q is negated, so that the
+ * largest product is the largest logit; a scale of 0 would turn -infinity into NaN and is not
+ * supported.  A warp skips tiles that none of its queries sees, and applies the mask only where an
+ * edge (the diagonal, the window, a document) crosses its rows of a tile.
  *
  * NaN and infinity among the values spread to the rows that see them, and may spread to rows that
  * share a tile with those. */
@@ -34,20 +33,20 @@ template <int HEAD> struct layout { /* of shared memory, in bytes */
     static __device__ int stage(int key) { return K + key / KEYS % 2 * STAGE; }
 };
 
-struct forward { /* what else a kernel is given */
+struct forward { /* further parameters of a kernel */
     exponent e;
-    float    cap; /* softcap */
-    bool     flip;
+    float    cap;   /* softcap */
+    bool     flip;  /* the scale is negative */
     double   scale; /* its absolute value */
 };
 
 struct softmax { /* of the lane's rows: 16 m + 8 half + lane / 4 */
     float  top[ROWS16][2];
-    float *sum; /* (ROWS16 x 2), a lane's share, in shared memory: registers are short */
+    float *sum; /* (ROWS16 x 2), a lane's share, in shared memory to save registers */
 };
 
-/* Products become weights p, the A fragments of the product with V; out is scaled to the largest
- * product now. */
+/* Turns products into weights p, the A fragments of the product with V, and scales `out` to the
+ * new largest product. */
 template <typename T, int HEAD, bool CAP>
 static __device__ inline void online_softmax(const forward &f, softmax &m,
                                              const float (&s)[ROWS16][KEYS / 8][4],
@@ -65,7 +64,7 @@ static __device__ inline void online_softmax(const forward &f, softmax &m,
                 top = max_nan(top, max_nan(s[i][n][2 * half], s[i][n][2 * half + 1]));
             top = max_nan(top, __shfl_xor_sync(ALL_LANES, top, 1));
             top = max_nan(top, __shfl_xor_sync(ALL_LANES, top, 2));
-            /* nothing is seen yet: any finite number does */
+            /* nothing is seen yet: any finite number will do */
             const float from = top == -CUDART_INF_F ? 0.0f : top;
             const float base = CAP ? cap_logit(f.e, from, share) : f.e.rate * from;
             const float old  = weight_of<CAP>(f.e, was, base, share);
@@ -124,8 +123,8 @@ static __device__ inline void load_keys(const attn_job &j, uint32_t stage, int h
     load_tile<T, HEAD, KEYS>(stage + layout<HEAD>::V, j.v, head, key, j.rows);
 }
 
-/* Registers are what there is least of: out and a tile of logits take 192 of 255.  What is cheap to
- * make again is made where it is needed. */
+/* Registers are scarce: `out` and a tile of logits take 192 of 255.  What is cheap to recompute is
+ * recomputed where it is needed. */
 template <typename T, int HEAD, bool CAP>
 static __global__ void __launch_bounds__(MMA_THREADS, HEAD == 64 && !CAP ? 3 : 2)
     attend_k(const __grid_constant__ attn_job j, const __grid_constant__ forward f)
@@ -151,7 +150,7 @@ static __global__ void __launch_bounds__(MMA_THREADS, HEAD == 64 && !CAP ? 3 : 2
     if (f.flip) flip_signs(shared, at::K);
     for (; key < end; key += KEYS) {
         cp_async_wait();
-        __syncthreads(); /* this tile is here, and nobody reads the one before */
+        __syncthreads(); /* this tile is loaded, and the one before was read */
         if (key + KEYS < end) load_keys<T, HEAD>(j, base + at::stage(key + KEYS), head, key + KEYS);
         if (mine < my_end && key < my_end && first_key(j, mine) < key + KEYS) {
             const int      lane = reload_thread() % WARP;
@@ -170,13 +169,7 @@ static __global__ void __launch_bounds__(MMA_THREADS, HEAD == 64 && !CAP ? 3 : 2
         finish<T, HEAD, CAP>(j, f, m, out, shared + (mine - first) * at::PITCH, head, mine);
 }
 
-/* ---- which operands, and launchers ----------------------------------------------------------- */
-
-static bool has_layout(const ms_mat &x)
-{
-    return !x.trans && x.ptrs == NULL && (uintptr_t)x.data % 16 == 0 && x.ld % 8 == 0 &&
-           (x.count == 1 || x.stride % 8 == 0);
-}
+/* ---- launchers ------------------------------------------------------------------------------- */
 
 bool ms_cuda_attention_mma_supports(ms_device *d, const ms_cuda_attn *x, bool backward)
 {
@@ -188,7 +181,7 @@ bool ms_cuda_attention_mma_supports(ms_device *d, const ms_cuda_attn *x, bool ba
     if (x->q.rows > ATTN_ROWS_MAX || x->q.count > INT32_MAX / blocks) return false;
     if (!std::isnormal(rate) || ms_cuda_of(d)->shared_bytes < MMA_SHARED_MAX) return false;
     for (int i = 0; i < (backward ? 8 : 4); i++)
-        if (!has_layout(*all[i])) return false;
+        if (all[i]->ptrs != NULL || !is_vector(all[i])) return false;
     return true;
 }
 

@@ -1,20 +1,20 @@
 /* attention_mma.cuh - what the tensor-core kernels of attention share: copies to shared memory,
- * fragments, the two products that all of them are made of.
+ * fragments, and the two products.
  *
  * A tile is some rows of one head, HEAD columns of 16 bits, in shared memory.  It is kept in chunks
- * of 16 bytes; chunk c of row r stands at place c ^ (r & 7) of its row.  So the eight rows that one
- * phase of ldmatrix reads, at equal c, lie in different banks, and so do the chunks of a row.
+ * of 16 bytes; chunk c of row r is stored at place c ^ (r & 7) of its row.  So the eight rows that
+ * one phase of ldmatrix reads, at equal c, lie in different banks, and so do the chunks of a row.
  *
  * mma.m16n8k16 multiplies A (16 x 16) by B (16 x 8).  With g = lane / 4 and t = lane % 4, a lane
  * has, two numbers to a register:
  *     A  a0 (g, 2t), a1 (g + 8, 2t), a2 (g, 2t + 8), a3 (g + 8, 2t + 8)      and the next column
  *     B  b0 (2t, g), b1 (2t + 8, g)                                          and the next row
  *     C  c0 (g, 2t), c1 (g, 2t + 1), c2 (g + 8, 2t), c3 (g + 8, 2t + 1)      one number each
- * ldmatrix brings matrices of 8 x 8: a lane gets (g, 2t) and the next column, or, transposed,
+ * ldmatrix loads matrices of 8 x 8: a lane gets (g, 2t) and the next column, or transposed
  * (2t, g) and the next row.  So
  *   - two neighbouring C fragments, rounded, are an A fragment: weights never leave the registers;
- *   - rows of a tile are A as they lie, and B of a product with the tile's transpose as they lie
- *     (qk_mma); they are B of a product with the tile itself when loaded transposed (pv_mma). */
+ *   - rows of a tile are loaded as they lie for A, and for B of a product with the tile's transpose
+ *     (qk_mma); for B of a product with the tile itself they are loaded transposed (pv_mma). */
 #ifndef MS_DEVICE_CUDA_ATTENTION_MMA_CUH
 #define MS_DEVICE_CUDA_ATTENTION_MMA_CUH
 
@@ -23,7 +23,7 @@
 enum {
     MMA_WARPS      = 4,
     MMA_THREADS    = MMA_WARPS * WARP,
-    MMA_SHARED_MAX = 99 << 10, /* bytes that a block has at most: chips of 8.6 give no more */
+    MMA_SHARED_MAX = 99 << 10, /* bytes of a block; capability 8.6 has no more */
 };
 
 /* ---- instructions ---------------------------------------------------------------------------- */
@@ -33,14 +33,14 @@ static __device__ inline uint32_t smem_address(const void *p)
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-/* The number of this warp, so said that the compiler knows it to be the same for all lanes. */
+/* Returns the number of this warp in a way that the compiler knows to be the same for all lanes. */
 static __device__ inline int warp_index(void)
 {
     return __shfl_sync(ALL_LANES, (int)threadIdx.x / WARP, 0);
 }
 
-/* threadIdx.x, read anew: what is made of it is then not kept in registers from one use to the
- * next. */
+/* Reads threadIdx.x again, so that what is computed from it is not kept in registers from one use
+ * to the next. */
 static __device__ inline int reload_thread(void)
 {
     int x;
@@ -48,7 +48,7 @@ static __device__ inline int reload_thread(void)
     return x;
 }
 
-/* BYTES (8 or 16) from global memory, behind this thread's back; zeros unless `there`. */
+/* Copies BYTES (8 or 16) from global memory asynchronously; zeros unless `there`. */
 template <int BYTES>
 static __device__ inline void cp_async(uint32_t to, const void *from, bool there)
 {
@@ -62,7 +62,7 @@ static __device__ inline void cp_async(uint32_t to, const void *from, bool there
                      : "memory");
 }
 
-/* This thread's copies have arrived; a barrier makes them everybody's. */
+/* Waits for this thread's copies; a barrier then makes them visible to the others. */
 static __device__ inline void cp_async_wait(void)
 {
     asm volatile("cp.async.wait_all;" ::: "memory");
@@ -113,9 +113,9 @@ static __device__ inline float max_nan(float a, float b)
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
-/* These return where a lane's address of ldmatrix lies in the first 16 rows and 16 columns of a
- * tile, which begins at a multiple of 128 bytes.  Other rows are 16 rows' bytes on, or a
- * multiple. */
+/* These return a lane's address for ldmatrix in the first 16 rows and 16 columns of a tile,
+ * relative to its beginning, a multiple of 128 bytes.  Later rows follow by multiples of 16
+ * rows. */
 /* (rows 0..7, columns 0..7), (8..15, 0..7), (0..7, 8..15), (8..15, 8..15): A, and B transposed */
 template <int HEAD> static __device__ inline uint32_t lane_down(int lane)
 {
@@ -136,8 +136,8 @@ static __device__ inline uint32_t columns(uint32_t at, int k)
     return (at ^ ((uint32_t)(k & 3) << 5)) + (uint32_t)(k >> 2) * 128;
 }
 
-/* Loads rows first .. first + ROWS - 1 of a head to the tile at `to`, zeros from row `rows` on.
- * All threads of the block; the copies are under way when this returns. */
+/* Loads rows first .. first + ROWS - 1 of a head to the tile at `to`, zeros from row `rows` on, by
+ * all threads of the block.  It does not wait for the copies. */
 template <typename T, int HEAD, int ROWS>
 static __device__ inline void load_tile(uint32_t to, const head_stack &x, int head, int first,
                                         int rows)
@@ -197,9 +197,9 @@ static __device__ inline void pv_mma(float (&out)[ROWS16][HEAD / 8][4],
         }
 }
 
-/* The warp's rows, times factor[m][0] in the upper and factor[m][1] in the lower half of 16, to
- * rows first, first + 1, ... of a head, as far as there are any.  They go by way of the warp's own
- * rows of a tile that nobody reads any more, to be written 16 bytes at a time. */
+/* Stores the warp's rows, times factor[m][0] in the upper and factor[m][1] in the lower half of 16,
+ * to rows first, first + 1, ... of a head, up to row `rows`.  They go through the warp's own rows
+ * of a tile that is no longer read, to be written 16 bytes at a time. */
 template <typename T, int HEAD, int ROWS16>
 static __device__ inline void store_rows(const float (&x)[ROWS16][HEAD / 8][4],
                                          const float (&factor)[ROWS16][2], unsigned char *tile,
@@ -231,8 +231,8 @@ static __device__ inline void store_rows(const float (&x)[ROWS16][HEAD / 8][4],
 
 /* ---- logits in base 2 ------------------------------------------------------------------------ */
 
-/* exp(z) = exp2(rate s) of a product s, or, under a cap, exp2(top - 2 top / (1 + exp2(rate s))),
- * which is top tanh: nothing of a logit is lost that its absolute size does not allow. */
+/* exp(z) = exp2(rate s) of a product s, or with a cap exp2(top - 2 top / (1 + exp2(rate s))): the
+ * exponent is top tanh(rate s ln 2 / 2), to an absolute error of a few eps of top. */
 struct exponent {
     float rate, top;
 };
@@ -253,8 +253,8 @@ static __device__ inline float cap_logit(exponent e, float s, float &share)
     return e.top - 2.0f * e.top * share;
 }
 
-/* The weight of a product, relative to exp2(base); 0 where that is -infinity.  share is left only
- * where there is a cap. */
+/* Returns the weight of a product relative to exp2(base), 0 for a product of -infinity.  share is
+ * set only where there is a cap. */
 template <bool CAP>
 static __device__ inline float weight_of(exponent e, float s, float base, float &share)
 {
@@ -263,8 +263,8 @@ static __device__ inline float weight_of(exponent e, float s, float base, float 
     return s == -CUDART_INF_F ? 0.0f : exp2_approx(z - base);
 }
 
-/* Serves a negative scale: it turns the signs of all numbers in so many bytes of shared memory,
- * which are still on their way.  A barrier must follow. */
+/* For a negative scale: waits for so many bytes of 16-bit numbers in shared memory and negates
+ * them.  A barrier must follow. */
 static __device__ inline void flip_signs(unsigned char *shared, int bytes)
 {
     cp_async_wait();
@@ -273,8 +273,8 @@ static __device__ inline void flip_signs(unsigned char *shared, int bytes)
         *(uint32_t *)(shared + i) ^= 0x80008000u;
 }
 
-/* Pairs that do not see each other get a product of -infinity.  first_row, first_col: of the warp's
- * rows and of the tile; seen(row): the columns that a row sees. */
+/* Sets products of pairs that do not see each other to -infinity.  first_row, first_col: of the
+ * warp's rows and of the tile; seen(row): the columns that a row sees. */
 template <int ROWS16, int NS, typename Seen>
 static __device__ inline void apply_mask(float (&s)[ROWS16][NS][4], int first_row, int first_col,
                                          int lane, Seen seen)
@@ -296,7 +296,7 @@ static __device__ inline void apply_mask(float (&s)[ROWS16][NS][4], int first_ro
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
-/* Lets a block of a kernel have so much shared memory, and a multiprocessor several such blocks. */
+/* Allows a kernel so much shared memory, and prefers shared memory to L1 for it. */
 template <typename Kernel>
 static inline musec_status allow_shared(ms_device *d, Kernel kernel, int bytes)
 {

@@ -6,14 +6,14 @@
  * Two kernels walk over the pairs.  One has a block for some keys, walks over the queries that see
  * them and works on S^T = K Q^T: there P^T and dS^T come out as the A fragments that dV and dK
  * need.  The other has a block for some queries and walks over the keys that they see, for dQ.  S
- * and dO V^T are so made twice, seven products instead of five, but no sum is in two blocks:
- * nothing is added in an order that could change, and nothing waits.
+ * and dO V^T are computed twice, seven products instead of five, but no sum is shared by two
+ * blocks: the order of additions is fixed, and no block waits for another.
  *
  * Products are summed in float32; P and dS are rounded to the operands' dtype.  Tiles, copies and
- * edges are as on the way there (attention_mma.cu). */
+ * edges are as in the forward pass (attention_mma.cu). */
 #include "device/cuda/attention_mma.cuh"
 
-struct backward {        /* what else a kernel is given */
+struct backward {        /* further parameters of a kernel */
     exponent      e;     /* of the absolute value of scale */
     bool          flip;  /* scale is negative */
     const float2 *stats; /* (heads x rows) lse in base 2, D */
@@ -43,7 +43,7 @@ static __device__ inline void store_scaled(const float (&x)[ROWS16][HEAD / 8][4]
     store_rows<T, HEAD, ROWS16>(x, factor, tile, to, head, first, rows);
 }
 
-/* ---- D, and who sees a key last -------------------------------------------------------------- */
+/* ---- D, and the last query that sees a key --------------------------------------------------- */
 
 template <typename T, int HEAD>
 static __global__ void prepare_k(const __grid_constant__ attn_job j, float2 *stats, int *last)
@@ -51,7 +51,7 @@ static __global__ void prepare_k(const __grid_constant__ attn_job j, float2 *sta
     constexpr int LANES = HEAD / VECTOR; /* for a row */
     const int64_t n = (int64_t)j.heads * j.rows, at_once = blockDim.x / LANES;
     const int     lane = (int)threadIdx.x % LANES;
-    /* whole warps stay to the end, for the sums */
+    /* whole warps stay to the end, for the shuffles */
     for (int64_t first = blockIdx.x * at_once; first < n; first += gridDim.x * at_once) {
         const int64_t i    = first + threadIdx.x / LANES;
         const int     head = (int)(i / j.rows), row = (int)(i % j.rows);
@@ -101,7 +101,8 @@ static __device__ inline void load_keys(const attn_job &j, uint32_t stage, int h
     load_tile<T, HEAD, at::KEYS>(stage + at::V, j.v, head, key, j.rows);
 }
 
-/* dS of a warp's rows, as A fragments.  stats: of the head's rows; mine: the warp's first */
+/* Computes dS of a warp's rows, as A fragments.  stats: of the head's rows; mine: the warp's
+ * first */
 template <typename T, bool CAP, int ROWS16, int NS>
 static __device__ inline void softmax_grad_queries(exponent e, const float2 *stats, int mine,
                                                    int rows, int lane, float (&s)[ROWS16][NS][4],
@@ -173,7 +174,7 @@ template <int HEAD> struct by_key {
     static constexpr int ROWS    = ROWS16 * 16; /* keys of a warp, of a block: */
     static constexpr int KEYS    = ROWS * MMA_WARPS;
     static constexpr int QUERIES = HEAD == 64 ? 32 : 64; /* of a tile */
-    /* shared memory, in bytes: K, V, two stages of Q, dO and what is kept of the queries */
+    /* shared memory, in bytes: K, V, two stages of Q, dO and the queries' stats */
     static constexpr int PITCH = HEAD * 2;
     static constexpr int V     = KEYS * PITCH;
     static constexpr int Q     = 2 * V;
@@ -198,7 +199,7 @@ static __device__ inline void load_queries(const attn_job &j, const backward &b,
                     b.stats + (int64_t)head * j.rows + query + row, query + row < j.rows);
 }
 
-/* P^T and dS^T of a warp's keys, as A fragments.  stats: of the tile's queries */
+/* Computes P^T and dS^T of a warp's keys, as A fragments.  stats: of the tile's queries */
 template <typename T, bool CAP, int ROWS16, int NS>
 static __device__ inline void softmax_grad_keys(exponent e, const float2 *stats, int lane,
                                                 float (&s)[ROWS16][NS][4],

@@ -5,10 +5,10 @@
  * as TMA leaves them; rows beyond the end are zeros.  As it lies it is a K-major operand, for
  * products with another tile's rows, and an MN-major one, for products with weights.
  *
- * An accumulator of 64 x 64 is, rounded and two numbers to a register, the left operand of the next
- * product: FRAGMENTS of it for 16 columns each, of which a warp has 16 rows and a lane four
- * registers.  They are kept in memory in that form, 16 bytes of a lane after those of the lane
- * before, so that nothing is rearranged where they are written, and little where they are read:
+ * An accumulator of 64 x 64, rounded and packed two numbers to a register, is the left operand of
+ * the next product: FRAGMENTS fragments of 16 columns each, of which a warp has 16 rows and a lane
+ * four registers.  They are stored to memory in that form, each lane's 16 bytes after those of the
+ * lane before, so that nothing is rearranged when they are written, and little when they are read:
  * with each block of 8 x 8 transposed (movmatrix), they are fragments of the transpose. */
 #ifndef MS_DEVICE_CUDA_ATTENTION_WGMMA_CUH
 #define MS_DEVICE_CUDA_ATTENTION_WGMMA_CUH
@@ -28,19 +28,19 @@ template <int HEAD> struct tile_of {
 };
 
 struct grad_args {
-    attn_job j;            /* its window is no more than what a query sees at most */
-    float    rate;         /* logits in base 2 of products */
-    int      first, heads; /* of the heads: those that are done now */
+    attn_job j;            /* its window is at most the longest reach of a query */
+    float    rate;         /* of a product, gives the logit in base 2 */
+    int      first, heads; /* the heads of this launch */
     int      tiles;        /* of rows */
-    int      reach;        /* tiles of queries that one of keys is seen by, at most */
+    int      reach;        /* the most tiles of queries that see a tile of keys */
     float   *lse, *delta;  /* (heads x tiles x SIDE), lse in base 2 */
     int     *last;         /* (rows) the last query that sees a key */
-    int     *work_counter; /* blocks of keys that were begun */
-    uint4   *ds;           /* (heads now x tiles of keys x reach) tiles of fragments of dS^T */
+    int     *work_counter; /* blocks of keys begun so far */
+    uint4   *ds;           /* (heads x tiles of keys x reach) tiles of fragments of dS^T */
 };
 
-/* Returns where logsumexp and D of a query are, among those of its tile: the 16 that a thread works
- * with, columns 8 j + 2 (lane % 4) and the next, lie together. */
+/* Returns the index of a query's logsumexp and D among those of its tile: the 16 that a thread
+ * uses, of columns 8 j + 2 (lane % 4) and the next, lie together. */
 static __device__ inline int place_in_tile(int row)
 {
     return row % 8 / 2 * 16 + row / 8 * 2 + row % 2;
@@ -50,7 +50,7 @@ static __device__ inline int place_in_tile(int row)
 
 /* ---- instructions ---------------------------------------------------------------------------- */
 
-/* Fragments are made now, not one by one between the MMAs that they are for. */
+/* Has the compiler make the fragments here, not one by one between the MMAs that use them. */
 static __device__ inline void fence_fragments(uint32_t (&w)[FRAGMENTS][4])
 {
 #pragma unroll
@@ -102,15 +102,15 @@ static __device__ inline void pv_mma(float (&d)[N], const uint32_t (&w)[FRAGMENT
 
 /* ---- pipeline -------------------------------------------------------------------------------- */
 
-/* Threads read stages, not MMAs alone, and so each thread releases a stage for itself.  By one lane
- * of each warp it would be a few cycles less, but nothing that compute-sanitizer can follow. */
+/* Threads, not only MMAs, read stages, and each thread releases a stage for itself.  One arrival
+ * for each warp would save a few cycles, but compute-sanitizer could not follow it. */
 
 static __device__ inline void release_stage(const pipeline &p, uint32_t stage)
 {
     mbarrier_arrive(p.empty + MBARRIER * stage);
 }
 
-/* Releases the next n stages, which a warpgroup has no use for. */
+/* Releases the next n stages unread. */
 template <int Stages>
 static __device__ inline void skip_stages(const pipeline &p, pipeline_state<Stages> *from, int n)
 {
@@ -123,9 +123,9 @@ static __device__ inline void skip_stages(const pipeline &p, pipeline_state<Stag
 
 /* ---- rows to memory -------------------------------------------------------------------------- */
 
-/* Stores a warpgroup's 64 rows times `factor` to rows first, first + 1, ... of a head, as far as
- * there are any.  Two lanes exchange words of two blocks of 8 columns: so four write 32 bytes that
- * lie together.  me: the thread's number in its warpgroup */
+/* Stores a warpgroup's 64 rows times `factor` to rows first, first + 1, ... of a head, up to row
+ * `rows`.  Two lanes exchange words of two blocks of 8 columns, so that four lanes write 32
+ * contiguous bytes.  me: the thread's number in its warpgroup */
 template <typename T, int N>
 static __device__ inline void store_tile(const float (&d)[N], float factor, const head_stack &to,
                                          int head, int first, int rows, uint32_t me)

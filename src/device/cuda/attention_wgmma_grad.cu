@@ -4,16 +4,15 @@
  * With P = exp(z - lse) and D = <dO, O> of a row,
  *     dS = P (dO V^T - D),  dV = P^T dO,  dK = scale dS^T Q,  dQ = scale dS K.
  * One kernel has blocks for keys and walks over the queries that see them.  It works on the
- * transposes, so that weights come out as operands of dV and dK, and leaves dS^T in memory as it
- * has it in registers.  A second kernel has blocks for queries and adds up dQ, for which it needs
- * dS and K alone.  So nothing is made twice, and no sum is in two blocks: nothing is added in an
- * order that could change.  dS takes as many bytes as there are pairs, twice, rounded up to tiles;
- * where those of all heads would be too many, some heads are done after the others.
+ * transposes, so that weights come out as operands of dV and dK, and stores dS^T in the layout of
+ * its registers.  A second kernel has blocks for queries and adds up dQ from dS and K.  So nothing
+ * is computed twice, and no sum is shared by two blocks: the order of additions is fixed.  dS takes
+ * two bytes for each pair, rounded up to tiles; where those of all heads would be too many, heads
+ * are computed in chunks, one after the other.
  *
- * Products are summed in float32; P and dS are rounded to the operands' dtype.  Single pairs are
- * looked at only in tiles that an edge (the diagonal, the window, a document) crosses.  Queries
- * beyond the end have a logsumexp of infinity, and so no weight.  A block of a chip of another kind
- * is empty here, known by the shared memory that it does not ask for. */
+ * Products are summed in float32; P and dS are rounded to the operands' dtype.  The mask is applied
+ * only in tiles that an edge (the diagonal, the window, a document) crosses.  Queries beyond the
+ * end have a logsumexp of infinity, and so no weight. */
 #include <cmath>
 
 #include "device/cuda/attention_wgmma_keys.cuh"
@@ -23,10 +22,10 @@
 enum {
     PREPARE_THREADS = 256,
     PREPARE_BLOCKS  = 1024,  /* of a head, at most */
-    HEADS_MAX       = 65535, /* a grid has no more in its second direction */
+    HEADS_MAX       = 65535, /* of a grid's second dimension */
 };
 
-/* ---- D, and who sees a key last -------------------------------------------------------------- */
+/* ---- D, and the last query that sees a key --------------------------------------------------- */
 
 template <typename T, int HEAD>
 static __global__ void prepare_k(const __grid_constant__ grad_args g, int *work_counter)
@@ -74,7 +73,7 @@ static __global__ void prepare_k(const __grid_constant__ grad_args g, int *work_
     if (me < MS_ATTN_CHUNKS) work_counter[me] = 0;
 }
 
-/* ---- the host's side ------------------------------------------------------------------------- */
+/* ---- host ------------------------------------------------------------------------------------ */
 
 typedef void (*key_kernel)(grad_args, CUtensorMap, CUtensorMap, CUtensorMap, CUtensorMap);
 typedef void (*query_kernel)(grad_args, CUtensorMap);
@@ -114,11 +113,10 @@ static bool kernels_usable(ms_cuda *c)
 
 static bool has_layout(const ms_mat &x)
 {
-    return !x.trans && x.ptrs == NULL && (uintptr_t)x.data % 16 == 0 && x.ld % 8 == 0 && x.ld > 0 &&
-           (x.count == 1 || (x.stride % 8 == 0 && x.stride > 0));
+    return x.ptrs == NULL && is_vector(&x) && x.ld > 0 && (x.count == 1 || x.stride > 0);
 }
 
-/* How far a query sees back, at most. */
+/* Returns how many rows back a query sees at most. */
 static int64_t reach_of(const ms_cuda_attn *x)
 {
     int64_t rows = x->q.rows - 1;
@@ -135,7 +133,7 @@ static int64_t heads_at_once(const ms_cuda_attn *x)
     return (x->q.count - 1) / times + 1;
 }
 
-/* Are heads of this kind supported?  That is known before there are operands. */
+/* Are heads of this kind supported?  Planning asks before there are operands. */
 static bool supports_heads(ms_device *d, musec_dtype dtype, int64_t head, double softcap)
 {
     ms_cuda *c = ms_cuda_of(d);
@@ -205,7 +203,7 @@ musec_status ms_cuda_attention_wgmma_grad(ms_device *d, const ms_cuda_attn *x)
     grad_args    g          = {};
     CUtensorMap  maps[4];
     musec_status st = MUSEC_OK;
-    for (int i = 0; i < 4; i++) /* what is supported, TMA takes */
+    for (int i = 0; i < 4; i++) /* has_layout ensures that TMA takes them */
         if (!make_tensor_map(cuda, *of[i], SIDE, &maps[i]))
             return ms_fail(&d->error, MUSEC_EDEVICE, "%s: attention_grad: no tensor map", d->name);
     for (int i = 0; i < 5 && st == MUSEC_OK; i++)

@@ -1,14 +1,15 @@
-/* attention_wgmma_keys.cuh - of attention_wgmma_grad.cu: the kernel of dK and dV, which makes dS^T.
+/* attention_wgmma_keys.cuh - the kernel of attention_wgmma_grad.cu for dK and dV, which stores
+ * dS^T.
  *
  * A block has 128 keys of a head, a warpgroup 64 of them, and walks over the queries that see them
- * in tiles of 64 that one warp has TMA load, STAGES of them ahead.  There is one block
- * for each multiprocessor, which takes the next keys when it is done with some: their K and V are
- * on their way while the last ones' gradients are written.  Keys whose queries are fewest come last
- * where documents end, so that multiprocessors end together.
+ * in tiles of 64 that one warp has TMA load, up to STAGES ahead.  Blocks are persistent, one for
+ * each multiprocessor, and take the next keys from a work counter: K and V of the next keys load
+ * while the gradients of the last ones are stored.  Where documents end, keys that the fewest
+ * queries see come last, so that multiprocessors finish together.
  *
  * S^T = K Q^T and dP^T = V dO^T, 64 keys by 64 queries, are accumulators of a warpgroup; P^T and
- * dS^T, rounded, are operands from registers of dV += P^T dO and dK += dS^T Q.  Weights never go by
- * way of shared memory, which the tensor cores need for themselves. */
+ * dS^T, rounded, are register operands of dV += P^T dO and dK += dS^T Q.  Weights never go through
+ * shared memory, whose bandwidth the tensor cores need. */
 #ifndef MS_DEVICE_CUDA_ATTENTION_WGMMA_KEYS_CUH
 #define MS_DEVICE_CUDA_ATTENTION_WGMMA_KEYS_CUH
 
@@ -34,17 +35,17 @@ template <int HEAD> struct by_key { /* shared memory, in bytes: K, V, stages of 
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* This is what a block works on; tiles of queries count from the block's own first row. */
+/* The keys that a block works on; tiles of queries are numbered from the block's first row. */
 struct key_block {
-    int head, first;       /* of those that are done now, -1: there is no more; the first key */
+    int head, first;       /* head of this launch, -1: there is no more work; first key */
     int tiles;             /* of queries */
-    int end[KEY_GROUPS];   /* a warpgroup's tiles: those from its number on, to this one */
-    int clean[KEY_GROUPS]; /* no edge crosses those after its first and before this one */
+    int end[KEY_GROUPS];   /* warpgroup i has the tiles i .. end[i] - 1 */
+    int clean[KEY_GROUPS]; /* no edge crosses the tiles i + 1 .. clean[i] - 1 */
 };
 
-struct key_notes { /* in shared memory, by the warp that loads for those that work */
+struct key_notes { /* in shared memory, from the producer warp to the consumers */
     key_block block;
-    int       more[KEYS]; /* queries after its own that see a key; -1: there is no such key */
+    int       more[KEYS]; /* queries after its own row that see a key; -1: beyond the last key */
 };
 
 /* Addresses in shared memory: the pipeline of queries, and the mbarriers of K and V. */
@@ -74,7 +75,7 @@ static __device__ inline key_block next_keys(const grad_args &g)
     return b;
 }
 
-/* Tells the consumers of the next keys, by all lanes of a warp. */
+/* Passes the next keys to the consumers, by all lanes of a warp. */
 static __device__ inline void tell_keys(const grad_args &g, const key_block &b, key_notes *to)
 {
     const int lane = (int)threadIdx.x % WARP;
@@ -87,7 +88,8 @@ static __device__ inline void tell_keys(const grad_args &g, const key_block &b, 
     __syncwarp();
 }
 
-/* The warp that loads: the whole of it, so that operands are known to be the same. */
+/* The producer, by a whole warp, so that the compiler knows operands to be the same in all
+ * lanes. */
 template <int HEAD>
 static __device__ inline void load_for_keys(const grad_args &g, const key_smem &r, key_notes *tell,
                                             const CUtensorMap *q, const CUtensorMap *k,
@@ -124,8 +126,8 @@ static __device__ inline void load_for_keys(const grad_args &g, const key_smem &
     }
 }
 
-/* Pairs that do not see each other get no weight.  before: from the tile's first query to the
- * warpgroup's first key; more: of its keys */
+/* Sets products of pairs that do not see each other to `nothing`.  before: rows from the tile's
+ * first query to the warpgroup's first key; more: of its keys */
 static __device__ inline void apply_mask(float (&s)[32], int before, const int *more, uint32_t me,
                                          float nothing)
 {
@@ -144,7 +146,7 @@ static __device__ inline void apply_mask(float (&s)[32], int before, const int *
     }
 }
 
-/* Loads logsumexps or D of a thread's 16 queries of a tile: see place_in_tile. */
+/* Loads logsumexps or D of a thread's 16 queries of a tile (place_in_tile). */
 static __device__ inline void load_stats(float (&x)[16], uint32_t at)
 {
 #pragma unroll
@@ -157,7 +159,7 @@ static __device__ inline void load_stats(float (&x)[16], uint32_t at)
     }
 }
 
-/* Logits become weights P^T, and so fragments. */
+/* Turns logits into weights P^T and their fragments. */
 template <typename T>
 static __device__ inline void softmax(float (&s)[32], uint32_t (&p)[FRAGMENTS][4], float rate,
                                       const float (&lse)[16])
@@ -200,9 +202,8 @@ static __device__ inline void issue_qk_mmas(float (&s)[32], float (&dp)[32], uin
     wgmma_commit();
 }
 
-/* The two warpgroups take turns to give the tensor cores work, as long as both have tiles: while
- * one's MMAs run, the other makes weights.  Left to themselves they would do both at the
- * same time. */
+/* The two warpgroups take turns in issuing MMAs, as long as both have tiles: while one's MMAs run,
+ * the other computes weights.  Without turns they would both do the same at the same time. */
 static __device__ inline void wait_turn(int group, bool does)
 {
     named_barrier_sync_if(1 + group, KEY_WORKERS, does);
@@ -213,12 +214,12 @@ static __device__ inline void pass_turn(int group, bool does)
     named_barrier_arrive_if(1 + (group ^ 1), KEY_WORKERS, does);
 }
 
-/* Walks over a warpgroup's tiles of queries, one at least.  Turns are taken in the order of
- * warpgroups, so the first turn of warpgroup 0 waits for nobody, and nobody waits for the last one
- * of warpgroup 1.  The keys are given back behind the last turn: before it, warpgroup 0 might pass
- * the first turn of the next keys to a warpgroup 1 that has yet to take its last one of these, and
- * both would wait.  Loads from shared memory that come after MMAs in the stream of instructions
- * wait until those are dispatched: so logsumexps are loaded before. */
+/* Walks over a warpgroup's tiles of queries, one at least.  Turns alternate from warpgroup 0 on, so
+ * the first turn of warpgroup 0 waits for none, and none waits for the last one of warpgroup
+ * 1.  The keys are released after the last turn: earlier, warpgroup 0 could pass the first turn of
+ * the next keys to a warpgroup 1 that has yet to take its last one of these, a deadlock.  Loads
+ * from shared memory that follow MMAs wait until those are dispatched, so logsumexps are loaded
+ * before. */
 template <typename T, int HEAD>
 static __device__ inline void walk_queries(float (&dk)[HEAD / 2], float (&dv)[HEAD / 2],
                                            const grad_args &g, const key_smem &r, int group,
@@ -230,7 +231,7 @@ static __device__ inline void walk_queries(float (&dk)[HEAD / 2], float (&dv)[HE
     const int            end = b.end[group], clean = b.clean[group];
     uint32_t             p[FRAGMENTS][4], ds[FRAGMENTS][4];
     float                s[32] = {}, dp[32] = {}, stats[16];
-    int                  more = min(b.end[0], b.end[1] - 1); /* tiles that both still have */
+    int                  more = min(b.end[0], b.end[1] - 1); /* tiles left to both */
 #pragma unroll 1
     for (int t = group; t < end; t++, more--) {
         const uint32_t stage = r.memory + at::RING + from->index * at::STAGE;
@@ -273,7 +274,7 @@ template <typename T, int HEAD>
 static __device__ inline void make_keys(const grad_args &g, const key_smem &r,
                                         const key_notes *tell, int group)
 {
-    /* in a register: read anew between MMAs, it would have to wait for them */
+    /* kept in a register by the shuffle: a read of threadIdx between MMAs would wait for them */
     const uint32_t         me = __shfl_sync(ALL_LANES, threadIdx.x % WARPGROUP, threadIdx.x % WARP);
     pipeline_state<STAGES> from         = { 0, 0 };
     float                  dk[HEAD / 2] = {}, dv[HEAD / 2] = {};
@@ -282,7 +283,7 @@ static __device__ inline void make_keys(const grad_args &g, const key_smem &r,
         const key_block &b    = told.block;
         mbarrier_wait(r.keys_full, phase);
         if (b.head < 0) return;
-        if (b.end[group] == group) { /* all of its keys are beyond the end */
+        if (b.end[group] == group) { /* its keys are all beyond the end */
             mbarrier_arrive(r.keys_empty);
             skip_stages(r, &from, b.tiles);
             continue;

@@ -1,9 +1,9 @@
-/* attention_wgmma_queries.cuh - of attention_wgmma_grad.cu: the kernel of dQ = scale dS K.
+/* attention_wgmma_queries.cuh - the kernel of attention_wgmma_grad.cu for dQ = scale dS K.
  *
- * A block has 128 queries of a head, a warpgroup 64 of them, and walks over the keys that they see:
- * K, and the tiles of dS^T that the other kernel left.  Memory is what it waits for.  Blocks go
- * from the last queries to the first, whose dS was written first: the last may still be in the
- * cache. */
+ * A block has 128 queries of a head, a warpgroup 64 of them, and walks over the keys that they see,
+ * loading K and the tiles of dS^T that the other kernel stored.  It is bound by memory.  Blocks run
+ * from the last queries to the first, because dS of the last ones was stored last and may still be
+ * in the L2 cache. */
 #ifndef MS_DEVICE_CUDA_ATTENTION_WGMMA_QUERIES_CUH
 #define MS_DEVICE_CUDA_ATTENTION_WGMMA_QUERIES_CUH
 
@@ -24,9 +24,9 @@ template <int HEAD> struct by_query { /* a stage has K and a tile of dS^T for ea
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 struct query_block {
-    int head;   /* of those that are done now */
-    int tile;   /* the first */
-    int groups; /* that have queries */
+    int head;   /* of this launch */
+    int tile;   /* first tile of queries */
+    int groups; /* warpgroups that have queries */
     int first
         [QUERY_GROUPS]; /* tile of keys that a warpgroup's queries see; its last is their own */
 };
@@ -45,7 +45,7 @@ static __device__ inline query_block query_block_of(const grad_args &g)
     return b;
 }
 
-/* first[i] of a number that is not known when compiled */
+/* Returns first[i] without indexing registers by a number unknown at compile time. */
 static __device__ inline int first_of(const query_block &b, int i)
 {
     int first = b.first[0];
@@ -55,7 +55,7 @@ static __device__ inline int first_of(const query_block &b, int i)
     return first;
 }
 
-/* Has warpgroup i any use for a tile of keys? */
+/* Do queries of warpgroup i see a tile of keys? */
 static __device__ inline bool uses(const query_block &b, int i, int keys)
 {
     return keys >= b.first[i] && keys <= b.tile + i;
@@ -101,7 +101,8 @@ static __device__ inline void transpose_weights(uint32_t (&ds)[FRAGMENTS][4], ui
     }
 }
 
-/* The first warp loads, too: with one more for that alone, each would have fewer registers. */
+/* The first warp is the producer, too: with a warp of its own for that, all would have fewer
+ * registers. */
 template <typename T, int HEAD>
 static __device__ inline void make_queries(const grad_args &g, const query_block &b, uint32_t warp,
                                            const query_smem &r, const CUtensorMap *k)

@@ -8,14 +8,15 @@
 
 enum {
     MS_ATTN_SIDE   = 64,                              /* rows of a tile */
-    MS_ATTN_TILE   = MS_ATTN_SIDE * MS_ATTN_SIDE * 2, /* bytes of one of dS */
-    MS_ATTN_DS_MAX = 1 << 30,                         /* bytes of dS, of all heads at once */
-    MS_ATTN_CHUNKS = 64,                              /* of heads, one after the other, at most */
+    MS_ATTN_TILE   = MS_ATTN_SIDE * MS_ATTN_SIDE * 2, /* bytes of a tile of dS */
+    MS_ATTN_DS_MAX = 1 << 30,                         /* bytes of dS of a chunk of heads */
+    MS_ATTN_CHUNKS = 64,                              /* the most chunks of heads */
 };
 
 static inline int64_t ms_attn_tiles(int64_t rows) { return (rows - 1) / MS_ATTN_SIDE + 1; }
 
-/* Tiles of queries that one of keys may be seen by; a query sees `reach` keys before its own. */
+/* Returns the most tiles of queries that see a tile of keys; a query sees `reach` keys before its
+ * own. */
 static inline int64_t ms_attn_reach_tiles(int64_t rows, int64_t reach)
 {
     const int64_t seen = reach < rows - 1 ? reach : rows - 1;
@@ -23,21 +24,21 @@ static inline int64_t ms_attn_reach_tiles(int64_t rows, int64_t reach)
     return most < ms_attn_tiles(rows) ? most : ms_attn_tiles(rows);
 }
 
-/* dS of one head, in bytes. */
+/* Returns the bytes of dS of one head. */
 static inline uint64_t ms_attn_ds_bytes(int64_t rows, int64_t reach)
 {
     return (uint64_t)ms_attn_tiles(rows) * (uint64_t)ms_attn_reach_tiles(rows, reach) *
            MS_ATTN_TILE;
 }
 
-/* Logsumexps or D of all heads, in bytes. */
+/* Returns the bytes of the logsumexps, or of D, of all heads. */
 static inline uint64_t ms_attn_stat_bytes(int64_t heads, int64_t rows)
 {
     return (uint64_t)heads * (uint64_t)ms_attn_tiles(rows) * MS_ATTN_SIDE * sizeof(float);
 }
 
-/* What a call takes at most, whatever its documents are within `reach`: with shorter ones more
- * heads may go at once, so it is not the bytes of that reach. */
+/* Returns the most bytes that a call takes for any documents within `reach`: with shorter ones a
+ * chunk may have more heads, so it is more than a call with that reach takes. */
 static inline uint64_t ms_attn_grad_max_bytes(int64_t heads, int64_t rows, int64_t reach)
 {
     const uint64_t each = ms_attn_ds_bytes(rows, reach), most = MS_ATTN_DS_MAX;

@@ -1,6 +1,6 @@
 /* combine.cu - linear combinations of two matrices and I, any number of them in one pass.
  *
- * Coefficients arrive in float64 and are rounded to the arithmetic's type, as on the CPU. */
+ * Coefficients are float64 and are rounded to the type of the arithmetic, as on the CPU. */
 #include "device/cuda/element.cuh"
 
 /* y <- alpha x + beta y */
@@ -14,7 +14,7 @@ template <typename R, bool Adds> struct axpby_op : element_op {
 
     struct numbers {
         Real alpha, beta;
-        bool keeps; /* beta is not 0: where it is, even a NaN in y does not count */
+        bool keeps; /* beta is not 0: where it is 0, even a NaN in y is ignored */
     };
     __device__ numbers of(int64_t b, uint32_t) const
     {
@@ -48,8 +48,9 @@ static musec_status cuda_axpby(ms_device *d, ms_num alpha, ms_mat x, ms_num beta
                          : axpby_by<axpby_op<float, true>>(d, alpha, beta, call);
 }
 
-/* The passes of a step and of operators on 16-bit operands: averages of momentum and gradient
- * (lists), stored, rounded or both, the rounded one first; Gram matrices, polynomials (stacks). */
+/* Dtypes that have kernels of their own: in an optimizer step, averages of momentum and gradient
+ * (grouped), stored, rounded or both, the rounded one first; in operators on 16-bit operands, Gram
+ * matrices and polynomials (stacks). */
 template <int T, bool Lists> struct combine_kinds {
     typedef choice<> hot;
 };

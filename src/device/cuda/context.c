@@ -1,13 +1,12 @@
-/* context.c - the CUDA device: opening it, its memory, its queue, its errors.
+/* context.c - the CUDA device: opening it, its memory, its stream, its errors.
  *
- * A context has one GPU and may be used from any thread, one at a time: every way to what it owns
- * chooses its GPU for the calling thread (ms_cuda_of).
+ * A context has one GPU and may be used from any thread, by one at a time: whatever touches its GPU
+ * first makes it the calling thread's current one (ms_cuda_of).
  *
- * Uploads, and downloads of a few numbers, go through page-locked memory of our own, slot after
- * slot, so that the caller's memory is free again when the call returns, and an upload waits for
- * nothing unless the slots run out.  A failure of
- * queued work shows at the next call that waits; from then on a context is of no use any more, and
- * says why. */
+ * Uploads, and downloads of a few numbers, go through page-locked staging slots, so that the
+ * caller's memory is free again when the call returns, and an upload waits only when all slots are
+ * in use.  A failure of queued work is reported by the next call that waits; after that the context
+ * cannot be used, and its message says why. */
 #define _POSIX_C_SOURCE 200809L /* access */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -19,14 +18,14 @@
 #include "device/cuda/cuda.h"
 #include "device/gpus.h"
 
-/* ---- whose turn it is ------------------------------------------------------------------------ */
+/* ---- the current device ---------------------------------------------------------------------- */
 
 ms_cuda *ms_cuda_of(ms_device *d)
 {
     ms_cuda *c   = d->impl;
     int      now = -1;
-    if (c == NULL || c->stream == NULL) return c; /* not open yet: nothing to choose it for */
-    /* asking is cheaper than choosing; where choosing fails, what follows fails and says so */
+    if (c == NULL || c->stream == NULL) return c; /* not open yet */
+    /* asking is cheaper than setting; where setting fails, the next call fails and reports it */
     if (cudaGetDevice(&now) != cudaSuccess || now != c->index) (void)cudaSetDevice(c->index);
     return c;
 }
@@ -58,7 +57,7 @@ musec_status ms_cuda_status(ms_device *d, cudaError_t code, const char *what)
 {
     size_t left = 0, all = 0;
     if (code == cudaSuccess) return MUSEC_OK;
-    (void)cudaGetLastError(); /* or the next launch would be blamed; what is fatal comes again */
+    (void)cudaGetLastError(); /* else the next launch would report it; fatal errors persist */
     if (code == cudaErrorMemoryAllocation) {
         if (cudaMemGetInfo(&left, &all) != cudaSuccess) left = all = 0;
         return ms_fail(&d->error, MUSEC_ENOMEM,
@@ -70,7 +69,7 @@ musec_status ms_cuda_status(ms_device *d, cudaError_t code, const char *what)
                    is_lost(code) ? "; the device is lost to this program" : "");
 }
 
-/* ---- memory and queue ------------------------------------------------------------------------ */
+/* ---- memory and stream ----------------------------------------------------------------------- */
 
 static musec_status cuda_alloc(ms_device *d, size_t bytes, void **out)
 {
@@ -83,7 +82,7 @@ static musec_status cuda_alloc(ms_device *d, size_t bytes, void **out)
 
 static void cuda_free(ms_device *d, void *p)
 {
-    if (p == NULL) return; /* freeing nothing would start the run time */
+    if (p == NULL) return; /* even cudaFree(NULL) would initialise the runtime */
     (void)ms_cuda_of(d);
     (void)cudaFree(p);
 }
@@ -119,8 +118,8 @@ static musec_status cuda_sync(ms_device *d)
     return ms_cuda_status(d, cudaStreamSynchronize(ms_cuda_of(d)->stream), "queued work");
 }
 
-/* A few numbers go by way of page-locked memory: what a step waits for would wait for the driver's
- * own way there as well. */
+/* A few numbers go through page-locked memory, which is faster than the driver's own staging: a
+ * step waits for them. */
 static musec_status cuda_download(ms_device *d, const void *device, size_t bytes, void *host)
 {
     ms_cuda     *c     = ms_cuda_of(d);
@@ -221,7 +220,7 @@ static musec_status find_chip(ms_device *d, ms_cuda *c, int index)
     c->shared_bytes = (int)p.sharedMemPerBlockOptin;
     c->memory       = p.totalGlobalMem;
     snprintf(c->chip, sizeof c->chip, "%s", p.name);
-    /* More does not make a step faster than its matrices all at once, which few models exceed. */
+    /* Few models have so many matrices that more workspace would make a step faster. */
     if (c->memory / 8 > d->workspace)
         d->workspace = c->memory / 8 < step_most ? c->memory / 8 : step_most;
     return ms_cuda_check_chip(&d->error, c->chip, c->capability);
@@ -276,7 +275,7 @@ done:
     return st;
 }
 
-/* ---- words ----------------------------------------------------------------------------------- */
+/* ---- description ----------------------------------------------------------------------------- */
 
 void ms_device_cuda_describe(ms_device *d, char *text, size_t bytes)
 {

@@ -1,12 +1,11 @@
 /* cuda.h - what the files of the CUDA device share.
  *
- * C files do what the host does: memory, libraries, plans.  .cu files hold kernels and their
- * launchers, and nothing leaves them but the functions declared below.  All work of a context goes
- * to its one stream, so memory of the scratch arena may be given back while work on it is still
- * queued.
+ * C files have the host's part: memory, libraries, plans.  .cu files have kernels and their
+ * launchers, and export only the functions declared below.  All work of a context goes to its one
+ * stream, so memory of the scratch arena may be released while work on it is still queued.
  *
- * The run time is linked statically and needs no driver to start; cuBLASLt, cuSOLVER and cuDNN are
- * opened when first needed (library.c).  So one program runs on machines with and without a GPU. */
+ * The CUDA runtime is linked statically and starts without a driver; cuBLASLt, cuSOLVER and cuDNN
+ * are opened when first needed (library.c).  So one program runs with and without a GPU. */
 #ifndef MS_DEVICE_CUDA_CUDA_H
 #define MS_DEVICE_CUDA_CUDA_H
 
@@ -22,11 +21,11 @@ extern "C" {
 enum {
     MS_CUDA_CHIP_MIN      = 80,       /* compute capability 8.0 */
     MS_CUDA_CHIP_DNN      = 90,       /* Hopper, where cuDNN's attention takes packs */
-    MS_CUDA_GROUP_MAX     = 64,       /* matrices of a list in one launch: its places ride on it */
+    MS_CUDA_GROUP_MAX     = 64,       /* matrices of a grouped op whose pointers fit a launch */
     MS_CUDA_WORKSPACE     = 64 << 20, /* bytes, for cuBLASLt */
     MS_CUDA_STAGING       = 8 << 20,  /* bytes of a slot of page-locked memory */
     MS_CUDA_STAGING_SLOTS = 4,
-    MS_CUDA_SMALL         = 64 << 10, /* bytes of a download that goes by way of a slot */
+    MS_CUDA_SMALL         = 64 << 10, /* bytes of a download that goes through a slot */
 };
 
 /* Kernels that need TMA and wgmma. */
@@ -43,7 +42,7 @@ typedef struct ms_cuda {
     int          capability;   /* 90 for 9.0 */
     int          sm_count;     /* multiprocessors */
     int          shared_bytes; /* shared memory that one block may have, opted in */
-    bool         use_pdl;      /* for what was queued before: pdl_wait_trigger of kernel.cuh */
+    bool         use_pdl;      /* programmatic dependent launch: pdl_wait_trigger of kernel.cuh */
     size_t       memory;       /* bytes */
     cudaStream_t stream;
     void        *workspace; /* MS_CUDA_WORKSPACE bytes of device memory, for cuBLASLt */
@@ -53,12 +52,12 @@ typedef struct ms_cuda {
     } staging[MS_CUDA_STAGING_SLOTS];
     int next_slot;
     /* kernels for Hopper (tensor_map.cuh): the driver's cuTensorMapEncodeTiled, NULL until it is
-     * asked for, and what was found out about each kind of kernel */
+     * needed, and whether each kind of kernel can be used */
     void (*encode_tensor_map)(void);
     struct {
         bool probed, usable;
     } hopper[MS_CUDA_HOPPER_KINDS];
-    /* each made at first use and freed by the file that it belongs to */
+    /* each is made at its first use and freed by its file */
     struct ms_cuda_blas   *blas;          /* gemm_plan.c */
     struct ms_cuda_solver *solver;        /* solver.c */
     struct ms_cuda_dnn    *dnn;           /* attention_dnn.c */
@@ -66,14 +65,14 @@ typedef struct ms_cuda {
     bool                   is_preloading; /* it was started */
 } ms_cuda;
 
-/* The context's own, with its GPU made the calling thread's current one: that is a thread's own
- * affair, and other contexts or the caller may have chosen another since the last call.  Whatever
- * touches the GPU comes by here first; which GPU is current afterwards is not put back. */
+/* Returns the context's state and makes its GPU the calling thread's current one, since other
+ * contexts or the caller may have set another since the last call.  Whatever touches the GPU calls
+ * it first; the GPU that was current before is not restored. */
 ms_cuda *ms_cuda_of(ms_device *d);
 
-/* MUSEC_OK, or the error in words: "cuda: attention: an illegal memory access was encountered". */
+/* Returns MUSEC_OK, or reports "cuda: attention: an illegal memory access was encountered". */
 musec_status ms_cuda_status(ms_device *d, cudaError_t code, const char *what);
-/* May a chip of this capability be used?  The words say what is needed. */
+/* May a chip of this capability be used?  The message says what is needed. */
 musec_status ms_cuda_check_chip(ms_error *e, const char *chip, int capability);
 
 /* ---- libraries that are opened at run time (library.c) --------------------------------------- */
@@ -83,19 +82,19 @@ typedef struct ms_cuda_symbol {
     void      **to;
 } ms_cuda_symbol;
 
-/* Opens the first of `names` (NULL ends) that is there, where the system looks for libraries and
- * where CUDA is usually installed, and finds the symbols.  The words name what is missing and what
- * it is for. */
+/* Opens the first of `names` (NULL ends them) that is found, where the system looks for libraries
+ * or where CUDA is usually installed, and resolves the symbols.  The message names what is missing
+ * and its purpose. */
 musec_status ms_cuda_library_open(ms_error *e, const char *purpose, const char *const *names,
                                   const ms_cuda_symbol *symbols, size_t n_symbols, void **out);
 void         ms_cuda_library_close(void *library); /* accepts NULL */
 
-/* Begins to open what training is going to open, in a thread: files of hundreds of megabytes, while
- * the driver takes its time with the device.  Nothing comes of it but that they are open. */
+/* Starts a thread that opens the libraries that training will need, hundreds of megabytes, while
+ * the driver initialises the device. */
 void ms_cuda_library_preload(ms_cuda *c);
 void ms_cuda_library_preload_join(ms_cuda *c); /* waits for the thread, if there is one */
 
-/* ---- the files: rows that each sets, what each frees ----------------------------------------- */
+/* ---- the files: the rows of the op table that each sets, and what each frees ----------------- */
 
 bool ms_cuda_use_pdl(const ms_cuda *c);           /* scalars.cu: see use_pdl */
 void ms_cuda_memory_ops(ms_device_ops *table);    /* context.c: memory and queue */
@@ -116,25 +115,25 @@ void ms_cuda_embed_ops(ms_device_ops *table);     /* embed.cu: embed and its gra
 void ms_cuda_loss_ops(ms_device_ops *table);      /* loss.cu: xent */
 void ms_cuda_attention_ops(ms_device_ops *table); /* attention.c: chooses among those below */
 
-void ms_cuda_blas_free(ms_device *d); /* these accept that nothing was made */
+void ms_cuda_blas_free(ms_device *d); /* each does nothing where nothing was made */
 void ms_cuda_solver_free(ms_device *d);
 void ms_cuda_dnn_free(ms_device *d);
 
-/* Describe the libraries for `musec info`: "cuBLASLt 13.1.0", or why there is none. */
+/* Describe the libraries for `musec info`: "cuBLASLt 13.1.0", or why it is missing. */
 void ms_cuda_blas_describe(ms_device *d, char *text, size_t bytes);
 void ms_cuda_solver_describe(ms_device *d, char *text, size_t bytes);
 void ms_cuda_dnn_describe(ms_device *d, char *text, size_t bytes);
 
-/* ---- attention: four ways, the operands as in the op table ----------------------------------- */
+/* ---- attention: four implementations, operands as in the op table ---------------------------- */
 
 typedef struct ms_cuda_attn {
     ms_attn a;
     ms_mat  q, k, v, out, lse;
-    ms_vec  max_logit;        /* forward, where it always is */
+    ms_vec  max_logit;        /* forward, always given */
     ms_mat  dout, dq, dk, dv; /* backward */
 } ms_cuda_attn;
 
-/* Does it support these operands, on this device, with this dtype, head and layout? */
+/* Does the implementation support these operands on this device? */
 bool ms_cuda_attention_dnn_supports(ms_device *d, const ms_cuda_attn *x, bool backward);
 bool ms_cuda_attention_mma_supports(ms_device *d, const ms_cuda_attn *x, bool backward);
 bool ms_cuda_attention_wgmma_supports(ms_device *d, const ms_cuda_attn *x); /* backward alone */

@@ -3,7 +3,7 @@
 
 /* ---- copy and fill --------------------------------------------------------------------------- */
 
-/* Bits: an unsigned integer of the elements' size; what they mean does not count. */
+/* Copies elements as unsigned integers of their size. */
 template <typename Bits> struct copy_bits : element_op {
     typedef Bits Real;
     enum { N = 2, READS = 1, WRITES = 2 };
@@ -57,10 +57,10 @@ static musec_status cuda_fill(ms_device *d, double value, ms_mat out)
 
 /* ---- factors --------------------------------------------------------------------------------- */
 
-/* x <- factor x.  Factors that the device knows are 1 as a rule: what an operator was unable to put
- * elsewhere (ms_scalar_gain). */
+/* x <- factor x.  Factors in device memory (not Known) are mostly 1: gains that an operator was
+ * unable to apply elsewhere (ms_scalar_gain). */
 template <bool Known> struct scale_op : element_op {
-    typedef double Real; /* 2^-300 is a factor too */
+    typedef double Real; /* factors may be as small as 2^-300 */
     enum { N = 1, READS = 1, WRITES = 1 };
     static constexpr bool rare      = !Known;
     template <bool Lists> using Hot = any_one;
@@ -110,7 +110,7 @@ struct prescale_op : element_op {
     }
 };
 
-/* A pass that is always made costs less than asking the device whether it is needed. */
+/* An unconditional pass costs less than a download of whether it is needed. */
 static musec_status cuda_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat buffer,
                                   ms_mat *scaled)
 {

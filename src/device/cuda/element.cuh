@@ -9,23 +9,23 @@
  *     struct numbers;                    what it needs to know of one matrix,
  *     numbers of(b, slot)                read once per block: b in the stack, slot in the launch
  *     bool skips()                       may there be matrices of which nothing is wanted?
- *     bool rare                          (a constant) are there seldom others?
- *     int watched                        (a constant) an operand that is read in float32, not
- *                                        written, and whose largest |element| of each matrix is
- *                                        joined to op.top, as the bits of a float64; or -1
+ *     bool rare                          (a constant) is it rare that anything is wanted?
+ *     int watched                        (a constant) an operand that is read in float32 and not
+ *                                        written, whose absmax of each matrix is merged into
+ *                                        op.top, as the bits of a float64; or -1
  *     unsigned wanted(numbers)           bit k: operand k of this matrix is written, if any is
  *     void apply(numbers, Real v[N], place)   v: operands as read, then as to be written
  *
- * Where all rows are whole vectors, or all operands are dense and so one row, and all begin where
- * vectors may, a block does a chunk of one matrix: a thread loads `in_flight` vectors of each
- * operand, then what `of` wants, and only then uses the first, so that a block waits for the memory
- * once.  A thread has 16 to 32 elements; what it does besides them is counted in instructions, so
- * the host looks at layouts, and divides.  Where a matrix is rarely touched, a block looks at many
- * of them at once, and there are no more blocks than run at a time: a launch that has nothing to do
- * is over at once, however large the stack.  Other layouts, also such that are transposed in some
- * operands only, go element by element.  Both call the same apply, and products and sums are spelt
- * out as instructions, so that the compiler does not fuse them here and leave them there: the bits
- * depend neither on the layout nor on what a kernel knows of dtypes. */
+ * Where all rows are whole vectors, or all operands are dense and so one row, and all are aligned
+ * for vectors, a block computes a chunk of one matrix: a thread loads `in_flight` vectors of each
+ * operand, then what `of` reads, and only then uses the first, so that it waits for memory once.  A
+ * thread has only 16 to 32 elements, so instructions for anything else are saved: the host examines
+ * layouts and prepares divisions.  Where a matrix is rarely touched, a block checks many matrices
+ * at once, and there are no more blocks than run at a time: a launch with nothing to do ends at
+ * once, however large the stack.  Other layouts, also operands of which only some are transposed,
+ * are computed element by element.  Both call the same apply, and products and sums are explicit
+ * instructions, so that the compiler does not contract them in one and not in the other: the bits
+ * depend neither on the layout nor on which dtypes a kernel is specialised for. */
 #ifndef MS_DEVICE_CUDA_ELEMENT_CUH
 #define MS_DEVICE_CUDA_ELEMENT_CUH
 
@@ -35,11 +35,11 @@ enum {
     ELEMENT_THREADS = 256,
     ELEMENT_EACH    = 16, /* elements of a thread, where they go one by one */
     RARE_BLOCKS     = 8,  /* on a processor at a time */
-    TURN            = 32, /* the side of a square that is transposed */
+    TURN            = 32, /* the side of a square tile of a transposition */
     TURN_THREADS    = 256,
 };
 
-/* ---- arithmetic that the compiler does not contract ------------------------------------------ */
+/* ---- arithmetic without contraction ---------------------------------------------------------- */
 
 static __device__ inline float  times(float a, float b) { return __fmul_rn(a, b); }
 static __device__ inline double times(double a, double b) { return __dmul_rn(a, b); }
@@ -61,7 +61,7 @@ template <typename Real> static __device__ inline constexpr musec_dtype own_dtyp
     return sizeof(Real) == 8 ? MUSEC_F64 : MUSEC_F32;
 }
 
-/* x as it would be read back after being stored as dtype */
+/* Returns x rounded to dtype. */
 template <typename Real> static __device__ inline Real as_stored(Real x, musec_dtype dtype)
 {
     switch (dtype) {
@@ -72,9 +72,9 @@ template <typename Real> static __device__ inline Real as_stored(Real x, musec_d
     }
 }
 
-/* ---- dtypes that kernels know ---------------------------------------------------------------- */
+/* ---- dtypes that kernels are specialised for ------------------------------------------------- */
 
-template <int... K> struct kinds { /* of each operand */
+template <int... K> struct kinds { /* the dtype of each operand, or NONE */
     static __host__ __device__ constexpr int of(int k)
     {
         const int all[] = { K... };
@@ -94,10 +94,10 @@ struct any_kinds {
     static __host__ __device__ constexpr int bytes() { return 0; }
 };
 
-/* The first that fits is taken, else any_kinds. */
+/* Launches with the first of Kinds that fits the operands, else with any_kinds. */
 template <typename... Kinds> struct choice;
 
-/* That of an op whose arithmetic is float64 only where an operand is. */
+/* Choice for an op whose arithmetic is float64 only where an operand is: none in float64. */
 template <typename Real, typename Choice>
 using in_f32 = typename std::conditional<sizeof(Real) == 4, Choice, choice<>>::type;
 
@@ -126,7 +126,7 @@ template <typename Kinds, int K> static __device__ inline int size_in(const view
     return Kinds::of(K) > 0 ? kind_bytes(Kinds::of(K)) : v.size;
 }
 
-template <int K> struct nth { /* a number that is a constant in a function's argument too */
+template <int K> struct nth { /* an index that stays a constant as an argument */
     __host__ __device__ constexpr operator int() const { return K; }
 };
 
@@ -140,12 +140,13 @@ static __device__ inline void each_operand(const F &f)
     }
 }
 
-/* ---- the largest element --------------------------------------------------------------------- */
+/* ---- absmax ---------------------------------------------------------------------------------- */
 
-/* Without their sign, numbers are ordered as their bits are, and a NaN is larger than any. */
+/* Without the sign, floating-point numbers are ordered as their bits are, and NaN is the
+ * largest. */
 static __device__ inline unsigned bits_of(float x) { return __float_as_uint(x) & 0x7fffffffu; }
 
-/* Adds what the threads of a block saw to the number of its matrix, once in a kernel. */
+/* *top <- its maximum with `seen` of all threads of the block; called once in a kernel. */
 static __device__ inline void join_top(unsigned seen, unsigned long long *top)
 {
     __shared__ unsigned shared[ELEMENT_THREADS / WARP];
@@ -160,14 +161,13 @@ static __device__ inline void join_top(unsigned seen, unsigned long long *top)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-struct place { /* of an element in the matrix as it lies */
+struct place { /* of an element in the matrix as stored */
     int64_t i, j;
     bool    diagonal;
 };
 
-/* Chunk k of the launch: rows of a.cols vectors, in chunks of ELEMENT_THREADS * in_flight.  A row
- * is at most 2^31 vectors long, and so is a matrix; where an op asks for places, a row has at most
- * 2^31 elements. */
+/* Computes chunk k of the launch; chunks have ELEMENT_THREADS * in_flight vectors.  A row, and a
+ * matrix, has at most 2^31 vectors; where an op uses places, a row has at most 2^31 elements. */
 template <typename Op, typename Kinds, bool Lists>
 static __device__ __forceinline__ void chunk_of_vectors(const Op                     &op,
                                                         const operands<Op::N, Lists> &a, uint32_t k)
@@ -201,7 +201,7 @@ static __device__ __forceinline__ void chunk_of_vectors(const Op                
 #pragma unroll
     for (int u = 0; u < UNROLL; u++) {
         typename Op::Real x[Op::N][W] = {}, one[Op::N];
-        const int         diagonal    = (int)(i[u] - j[u] * W); /* which of the vector is on it */
+        const int         diagonal    = (int)(i[u] - j[u] * W); /* its element on the diagonal */
         if (first + threadIdx.x + u * ELEMENT_THREADS >= n) continue;
         each_operand<Op::READS, Op::N>([&](auto k) {
             if (is_there<Kinds, k>(a.there)) unpack<Kinds::of(k)>(r[u][k], v[k].dtype, x[k]);
@@ -235,8 +235,8 @@ static __global__ void __launch_bounds__(ELEMENT_THREADS)
     chunk_of_vectors<Op, Kinds>(op, a, blockIdx.x);
 }
 
-/* Runs an op that is rare: all blocks go through the matrices, as many at once as a block
- * has threads, and share the chunks of those among which is one that is wanted. */
+/* Runs a rare op: all blocks walk over groups of as many matrices as a block has threads, and share
+ * the chunks of a group where any of its matrices is wanted. */
 template <typename Op, typename Kinds, bool Lists>
 static __global__ void __launch_bounds__(ELEMENT_THREADS)
     rare_k(const __grid_constant__ Op op, const __grid_constant__ operands<Op::N, Lists> a,
@@ -288,8 +288,8 @@ static __global__ void __launch_bounds__(ELEMENT_THREADS)
     if constexpr (Op::watched >= 0) join_top(top, op.top + a.first + slot);
 }
 
-/* Operand 1, upright, from operand 0, which lies transposed: squares go through shared memory, so
- * that both sides are read and written along their rows. */
+/* Operand 1, not transposed, from operand 0, which is: square tiles go through shared memory, so
+ * that both are accessed along rows. */
 template <typename Op, bool Lists>
 static __global__ void __launch_bounds__(TURN_THREADS)
     turn_k(const __grid_constant__ Op op, const __grid_constant__ operands<Op::N, Lists> a)
@@ -325,11 +325,11 @@ static __global__ void __launch_bounds__(TURN_THREADS)
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-template <int N> struct element_call { /* what an op is called with */
+template <int N> struct element_call { /* the operands of a call */
     ms_mat   mat[N];
     unsigned there;     /* bit k: operand k is */
-    bool     positions; /* apply looks at where an element is */
-    bool     by_matrix; /* or at the numbers of the matrix */
+    bool     positions; /* apply uses the place of an element */
+    bool     by_matrix; /* apply uses the numbers of the matrix */
 };
 
 template <int N> static bool is_there(const element_call<N> &x, int k)
@@ -359,8 +359,8 @@ template <int N> static bool has_f64(const element_call<N> &x)
     return false;
 }
 
-/* Turns operands over if all are transposed, or, of an op that can transpose, what it writes; makes
- * one long matrix of a stack without gaps, and one row of dense matrices. */
+/* Transposes the call if all operands are transposed, or for an op that can transpose, if its
+ * output is; makes one row of dense matrices, and one matrix of a stack without gaps. */
 template <typename Op> static void simplify(element_call<Op::N> *x)
 {
     constexpr int N    = Op::N;
@@ -385,7 +385,7 @@ template <typename Op> static void simplify(element_call<Op::N> *x)
     }
 }
 
-/* May vectors of W elements of matrix m be loaded at once? */
+/* Are rows of m aligned for vectors of W elements? */
 static inline bool is_aligned(const ms_mat &m, int W)
 {
     const int64_t bytes = (int64_t)ms_dtype_bytes(m.dtype) * W;
@@ -425,7 +425,7 @@ static unsigned set_chunks(operands<Op::N, Lists> *a, int64_t count, int64_t per
     return (unsigned)(count * a->chunks.by);
 }
 
-/* Launches with what is known of the operands' dtypes; false: they do not lie in vectors. */
+/* Launches the kernel for these dtypes; false: the operands are not aligned for its vectors. */
 template <typename Kinds, typename Op, bool Lists>
 static bool launch_vectors(ms_device *d, const Op &op, const element_call<Op::N> &x,
                            operands<Op::N, Lists> *a)
@@ -452,7 +452,7 @@ template <typename... Kinds> struct choice {
     static bool launch(ms_device *d, const Op &op, const element_call<Op::N> &x,
                        operands<Op::N, Lists> *a)
     {
-        bool       done = false; /* the first that fits decides, if it lies in vectors or not */
+        bool       done = false; /* the first that fits decides, whether aligned or not */
         const bool found =
             ((is_of<Kinds>(x) && (done = launch_vectors<Kinds>(d, op, x, a), true)) || ...);
         return found ? done : launch_vectors<any_kinds>(d, op, x, a);
@@ -492,7 +492,7 @@ static musec_status launch_elements(ms_device *d, const char *name, const Op &op
     return launched(d, name);
 }
 
-/* `prepare(&op, first, n)` gives the op what is its own of the matrices of a launch. */
+/* `prepare(&op, first, n)` sets what the op holds of each matrix of a launch. */
 template <typename Op, typename Prepare>
 static musec_status run_lists(ms_device *d, const char *name, Op op, element_call<Op::N> x,
                               Prepare prepare)
@@ -511,7 +511,7 @@ static musec_status run_lists(ms_device *d, const char *name, Op op, element_cal
     return MUSEC_OK;
 }
 
-/* For ops that take stacks alone. */
+/* For ops that take stacks only. */
 template <typename Op>
 static musec_status run_stacks(ms_device *d, const char *name, const Op &op, element_call<Op::N> x)
 {
@@ -527,8 +527,8 @@ static musec_status run_elements(ms_device *d, const char *name, const Op &op,
     return run_lists(d, name, op, x, [](Op *, int64_t, int64_t) {});
 }
 
-struct element_op {                          /* what most ops have in common */
-    static constexpr bool turns     = false; /* makes operand 1 of operand 0: may be transposed */
+struct element_op {                          /* the defaults of an op */
+    static constexpr bool turns     = false; /* operand 1 is made of operand 0: may transpose */
     static constexpr bool rare      = false;
     static constexpr int  watched   = -1;
     template <bool Lists> using Hot = choice<>;

@@ -1,13 +1,12 @@
 /* embed.cu - rows of a table, and the gradient of the table.
  *
- * The gradient adds each row of dout to the row of the table that its id names, in the order of
- * dout, so that the bits are those of one addition after the other: never by atomics.  The ids are
- * sorted with their positions (radix sort is stable, so positions of equal ids stay in order); each
- * run of equal ids is then summed by warps, one for some of the columns.  Most runs are short, and
- * a warp has as many columns as its lanes can load at once.  A frequent id has thousands of rows,
- * which can only be added one after the other: there a lane has two columns and loads many rows
- * ahead, and these runs are begun first.  Runs are listed in any order: no two of them share a row
- * of the table. */
+ * The gradient adds each row of dout to the table's row of its id in the order of dout, without
+ * atomics, so that the bits are those of sequential additions.  The ids are sorted with their
+ * positions (radix sort is stable, so positions of equal ids stay in order); each run of equal ids
+ * is then summed by warps, each for some of the columns.  Most runs are short, and a warp has as
+ * many columns as its lanes can load at once.  A frequent id has thousands of rows, which can only
+ * be added one after the other: there a lane has two columns and loads many rows ahead, and these
+ * runs are started first.  Runs are listed in any order, since no two share a row of the table. */
 #include <assert.h>
 
 #include <cub/device/device_radix_sort.cuh>
@@ -17,14 +16,14 @@
 enum {
     COPIES   = 4,  /* units that a lane copies at once */
     ROWS_FAR = 32, /* rows of a long run that are loaded at once */
-    ROWS_FEW = 4,  /* of a short one, or of what is left */
+    ROWS_FEW = 4,  /* rows of a short run, or of the rest of a long one, loaded at once */
     LONG     = 64, /* rows of a run that is long */
     THREADS  = 256,
 };
 
 /* ---- embed ----------------------------------------------------------------------------------- */
 
-/* Unit: what rows are copied in.  Leading dimensions and `units` count them; a warp has a row. */
+/* Copies rows in Units, which leading dimensions and `units` count; a warp has a row. */
 template <typename Unit>
 static __global__ void gather(const int32_t *ids, int64_t n, const Unit *table, int64_t table_ld,
                               int64_t units, Unit *out, int64_t out_ld)
@@ -68,7 +67,7 @@ static musec_status cuda_embed(ms_device *d, ms_ids ids, ms_mat table, ms_mat ou
     return run_gather<uint16_t>(d, ids, table, out);
 }
 
-/* ---- neighbours: the columns of a lane ------------------------------------------------------- */
+/* ---- the columns of a lane ------------------------------------------------------------------- */
 
 template <typename T, int V> struct columns : piece<T, V> {
 }; /* one, or a vector */
@@ -111,11 +110,11 @@ static __device__ inline void add(const columns<T, V> &x, wide<T> (&sum)[V])
 /* ---- embed_grad ------------------------------------------------------------------------------ */
 
 struct sorted {              /* device memory */
-    uint32_t *keys, *order;  /* (n) ids that never fall, and which rows of dout they are of */
+    uint32_t *keys, *order;  /* (n) sorted ids, and their rows of dout */
     uint32_t *runs;          /* (n) where the runs of equal ids begin, in any order: short ones from
                               * the front on, long ones from the end */
-    uint32_t *n_runs;        /* (2) short ones, long ones */
-    uint32_t *ids, *counted; /* (n) the same before they are sorted */
+    uint32_t *n_runs;        /* (2) numbers of short and of long runs */
+    uint32_t *ids, *counted; /* (n) ids and rows before they are sorted */
 };
 
 static __global__ void number_ids(const int32_t *ids, int n, sorted s)
@@ -139,8 +138,8 @@ static __global__ void list_runs(int n, sorted s)
         }
 }
 
-/* Adds up to N rows of dout to sum in order, the first being that of lane k.  The whole warp calls;
- * rows: how many there are in all lanes. */
+/* Adds up to N rows of dout to sum in order; lane k + u holds the index of row u.  The whole warp
+ * calls it; rows: the number of lanes that hold one. */
 template <int N, typename T, int V>
 static __device__ inline void add_rows(const T *dout, int64_t ld, uint32_t row, int k, int rows,
                                        bool mine, wide<T> (&sum)[V])
@@ -156,7 +155,7 @@ static __device__ inline void add_rows(const T *dout, int64_t ld, uint32_t row, 
         if (mine && k + u < rows) add<T, V>(x[u], sum);
 }
 
-/* A warp adds up the run that begins at `start`, in the columns of one tile, N rows at once. */
+/* Adds up the run that begins at `start`, in the columns of one tile, N rows at once, by a warp. */
 template <int N, typename T, int V>
 static __device__ inline void add_run(const sorted &s, int n, uint32_t start, int tile,
                                       const lines<T> &dout, int cols, const lines<wide<T>> &dtable)
@@ -183,7 +182,7 @@ static __device__ inline void add_run(const sorted &s, int n, uint32_t start, in
         const uint32_t now = row;
         int            k   = 0;
         rows               = __popc(__ballot_sync(ALL_LANES, same));
-        at += WARP; /* the next ones are on their way while these are added */
+        at += WARP; /* the next indices load while these rows are added */
         same = rows == WARP && at < n && s.keys[at] == id;
         row  = same ? s.order[at] : 0;
         for (; k + N <= rows; k += N)
@@ -201,7 +200,8 @@ static __device__ inline void add_run(const sorted &s, int n, uint32_t start, in
     }
 }
 
-/* The short runs, or the long ones: kernels of their own, for many rows ahead take registers. */
+/* Adds up the short runs or the long ones, in separate kernels, because loading many rows ahead
+ * takes registers. */
 template <typename T, int V, bool IS_LONG>
 static __global__ void __launch_bounds__(THREADS)
     add_runs(sorted s, int n, lines<T> dout, int cols, lines<wide<T>> dtable)
@@ -217,7 +217,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* ids: those of dout, up to 2^31 of them; s: its memory, not yet its contents. */
+/* Fills in s, whose memory is allocated, from the ids of dout, at most 2^31. */
 static musec_status sort_ids(ms_device *d, ms_ids ids, int64_t vocab, sorted s)
 {
     const cudaStream_t stream    = ms_cuda_of(d)->stream;
@@ -231,7 +231,8 @@ static musec_status sort_ids(ms_device *d, ms_ids ids, int64_t vocab, sorted s)
         bits++;
     number_ids<<<blocks, THREADS, 0, stream>>>(ids.data, n, s);
     st = launched(d, "embed_grad");
-    for (int pass = 0; pass < 2 && st == MUSEC_OK; pass++) { /* the first asks for its workspace */
+    for (int pass = 0; pass < 2 && st == MUSEC_OK;
+         pass++) { /* the first pass asks for the size of the workspace */
         st = ms_cuda_status(d,
                             cub::DeviceRadixSort::SortPairs(workspace, bytes, s.ids, s.keys,
                                                             s.counted, s.order, n, 0, bits, stream),
@@ -250,7 +251,7 @@ static bool is_paired(const ms_mat *x)
     return (uintptr_t)x->data % two == 0 && x->ld % 2 == 0 && x->cols % 2 == 0;
 }
 
-/* V: columns of a lane in short runs, W: in long ones, which are begun first. */
+/* V: columns of a lane in short runs, W: in long ones, which are started first. */
 template <typename T, int V, int W>
 static musec_status launch_runs(ms_device *d, const sorted &s, int n, ms_mat dout, ms_mat dtable)
 {

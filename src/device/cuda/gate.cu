@@ -1,7 +1,7 @@
 /* gate.cu - gates of heads and their gradient.
  *
- * A row of a head has one gate: some lanes of a warp have the row, all of a warp where it is long.
- * 1 minus the logistic function g of s is that of -s: nothing is lost where g is close to 1. */
+ * A row of a head has one gate, and some or all lanes of a warp.  1 minus the logistic function of
+ * s is computed as that of -s, without cancellation where it is close to 1. */
 #include "device/cuda/row.cuh"
 
 static __device__ inline float  logistic(float x) { return 1.0f / (1.0f + expf(-x)); }
@@ -33,7 +33,7 @@ static __global__ void gate_rows(lines<T> s, lines<T> y, int64_t rows, int64_t c
     }
 }
 
-/* Whole warps stay to the end: their lanes add up what they have. */
+/* Whole warps stay to the end, for the sums over lanes. */
 template <typename T, int V>
 static __global__ void gate_grad_rows(lines<T> s, lines<T> y, lines<T> dout, int64_t rows,
                                       int64_t count, int64_t cols, int lanes, lines<T> dy,
@@ -74,21 +74,15 @@ static __global__ void gate_grad_rows(lines<T> s, lines<T> y, lines<T> dout, int
 
 static musec_status cuda_gate(ms_device *d, ms_mat s, ms_mat y, ms_mat out)
 {
-    const int64_t rows  = y.rows * y.count;
-    const int     lanes = lanes_for(y.cols / VECTOR);
+    const bool    vector = is_vector(&y) && is_vector(&out);
+    const int64_t rows   = y.rows * y.count;
+    const int     lanes  = vector ? lanes_for(y.cols / VECTOR) : (int)WARP;
     if (rows == 0 || y.cols == 0) return MUSEC_OK;
-    if (is_vector(&y) && is_vector(&out))
-        return by_vector(y.dtype, [&](auto tag) {
-            typedef typename decltype(tag)::type T;
-            launch_kernel(d, gate_rows<T, VECTOR>, row_blocks(rows, lanes), ROW_THREADS, 0,
-                          lines_of<T>(s), lines_of<T>(y), y.rows, y.count, y.cols, lanes,
-                          lines_of<T>(out));
-            return launched(d, "gate");
-        });
-    return by_dtype(y.dtype, [&](auto tag) {
+    return by_piece(y.dtype, vector, [&](auto tag, auto width) {
         typedef typename decltype(tag)::type T;
-        launch_kernel(d, gate_rows<T, 1>, row_blocks(rows, WARP), ROW_THREADS, 0, lines_of<T>(s),
-                      lines_of<T>(y), y.rows, y.count, y.cols, WARP, lines_of<T>(out));
+        launch_kernel(d, gate_rows<T, decltype(width)::value>, row_blocks(rows, lanes), ROW_THREADS,
+                      0, lines_of<T>(s), lines_of<T>(y), y.rows, y.count, y.cols, lanes,
+                      lines_of<T>(out));
         return launched(d, "gate");
     });
 }
@@ -96,22 +90,15 @@ static musec_status cuda_gate(ms_device *d, ms_mat s, ms_mat y, ms_mat out)
 static musec_status cuda_gate_grad(ms_device *d, ms_mat s, ms_mat y, ms_mat dout, ms_mat dy,
                                    ms_mat ds)
 {
-    const int64_t rows  = y.rows * y.count;
-    const int     lanes = lanes_for(y.cols / VECTOR);
+    const bool    vector = is_vector(&y) && is_vector(&dout) && is_vector(&dy);
+    const int64_t rows   = y.rows * y.count;
+    const int     lanes  = vector ? lanes_for(y.cols / VECTOR) : (int)WARP;
     if (rows == 0) return MUSEC_OK;
-    if (is_vector(&y) && is_vector(&dout) && is_vector(&dy))
-        return by_vector(y.dtype, [&](auto tag) {
-            typedef typename decltype(tag)::type T;
-            launch_kernel(d, gate_grad_rows<T, VECTOR>, row_blocks(rows, lanes), ROW_THREADS, 0,
-                          lines_of<T>(s), lines_of<T>(y), lines_of<T>(dout), y.rows, y.count,
-                          y.cols, lanes, lines_of<T>(dy), lines_of<T>(ds));
-            return launched(d, "gate_grad");
-        });
-    return by_dtype(y.dtype, [&](auto tag) {
+    return by_piece(y.dtype, vector, [&](auto tag, auto width) {
         typedef typename decltype(tag)::type T;
-        launch_kernel(d, gate_grad_rows<T, 1>, row_blocks(rows, WARP), ROW_THREADS, 0,
-                      lines_of<T>(s), lines_of<T>(y), lines_of<T>(dout), y.rows, y.count, y.cols,
-                      WARP, lines_of<T>(dy), lines_of<T>(ds));
+        launch_kernel(d, gate_grad_rows<T, decltype(width)::value>, row_blocks(rows, lanes),
+                      ROW_THREADS, 0, lines_of<T>(s), lines_of<T>(y), lines_of<T>(dout), y.rows,
+                      y.count, y.cols, lanes, lines_of<T>(dy), lines_of<T>(ds));
         return launched(d, "gate_grad");
     });
 }

@@ -1,8 +1,8 @@
-/* gemm.c - products: the row of the table, and the cases that are no product.
+/* gemm.c - products: the row of the op table, and its special cases.
  *
- * A transposed c is the transposed product, b^T a^T; an empty sum leaves beta times the source; a
- * long stack goes in pieces.  What remains cuBLASLt does (gemm_plan.c), or where it has no
- * algorithm for such operands (a 16-bit matrix at an odd address or of odd width) a kernel of our
+ * A transposed c is the transposed product, b^T a^T; an empty sum gives beta times the source; a
+ * long stack is split.  The rest is computed by cuBLASLt (gemm_plan.c), or where that has no
+ * algorithm for the operands (a 16-bit matrix at an odd address or of odd width) by a kernel of our
  * own (gemm_fallback.cu). */
 #include "device/cuda/gemm.h"
 

@@ -1,28 +1,28 @@
 /* gemm_autotune.c - autotuning: the choice among the algorithms that cuBLASLt proposes.
  *
- * Most of them differ in the size of their tiles and sum over k in the same order: their results
- * have the same bits.  Others cut the sum.  A deterministic context first drops all whose bits are
- * not those of the first proposal, and only then looks at the clock: whichever is the fastest, the
- * results are the same.
+ * Most candidates differ in tile size and sum over k in the same order: their results have the same
+ * bits.  Others split the sum.  A deterministic context first drops the candidates whose bits
+ * differ from those of the first proposal, and only then times the rest: whichever is the fastest,
+ * the results are the same.
  *
- * The bitwise-equality filter works on numbers of our own, always the same, for the caller's may be
- * zeros, which tell nothing, and would make the choice a matter of what came first.  The whole
- * stack is multiplied as the caller will have it, since an algorithm may deal out work by how much
- * there is: but each matrix of an operand begins one line after the one before, so that a stack
- * takes hardly more memory than one matrix.  Factors other than 1 show in which order a sum with
- * the source is rounded.  Two orders of a sum differ in the last bits of float32, of which one in
- * 2^16 results in bf16 shows something: so many are compared that this does not go unseen.  Where
- * there are too few, or where all takes too little time to gain any, nothing is autotuned.
+ * The bitwise-equality filter uses fixed numbers of its own: the caller's may be zeros, which would
+ * show no difference, and the choice would depend on which operands came first.  The whole stack is
+ * multiplied with the caller's shape, since an algorithm may distribute work by its amount; but
+ * each matrix of an operand begins one line after the one before, so that a stack takes hardly more
+ * memory than one matrix.  Factors other than 1 reveal in which order a sum with the source is
+ * rounded.  Two orders of a sum differ in the last bits of float32, which changes about one of 2^16
+ * results in bf16: enough results are compared to see that.  Where a product has too few elements
+ * for that, or too little work to gain time, it is not autotuned.
  *
- * Its memory is taken and given back at once; where there is none, the first proposal is taken. */
+ * Its memory is allocated and freed at once; where there is none, the first proposal is taken. */
 #include <math.h>
 #include <string.h>
 
 #include "device/cuda/gemm_plan.h"
 
 enum {
-    RUNS       = 3, /* times each is timed, after one that does not count */
-    ROUNDS     = 8, /* of the filter, at most */
+    RUNS       = 3, /* timed runs of each candidate, after one that is not timed */
+    ROUNDS     = 8, /* the most rounds of the filter */
     LINE_ALIGN = 256,
 };
 
@@ -31,7 +31,7 @@ enum {
 #define COMPARED_16BIT ((int64_t)1 << 20) /* elements to compare: of 16 bits, */
 #define COMPARED_WIDE  ((int64_t)1 << 16) /* of more */
 
-static const double filter_alpha = 0.7, filter_beta = -1.3; /* nothing special */
+static const double filter_alpha = 0.7, filter_beta = -1.3; /* neither is exact in binary */
 
 typedef struct autotune {
     ms_device                             *d;
@@ -40,9 +40,9 @@ typedef struct autotune {
     const ms_cuda_gemm_problem            *x;
     const cublasLtMatmulHeuristicResult_t *results;
     int                                    n;
-    bool   out[MS_CUDA_CANDIDATES]; /* it is no candidate any more */
-    ms_mat c;                       /* x's, or memory that stands for it */
-    char  *memory;
+    bool                                   out[MS_CUDA_CANDIDATES]; /* dropped candidates */
+    ms_mat                                 c; /* the caller's c, or memory of its layout */
+    char                                  *memory;
 } autotune;
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
@@ -52,8 +52,8 @@ static bool is_narrow(const ms_cuda_gemm_key *k)
     return ms_dtype_bytes((musec_dtype)k->c_dtype) <= 2;
 }
 
-/* Rounds until enough elements are compared.  Those of one matrix count: others of its stack may
- * have the same. */
+/* Returns the rounds until enough elements are compared.  Only those of one matrix count, since the
+ * others of its stack overlap with it. */
 static int64_t rounds_of(const ms_cuda_gemm_key *k)
 {
     const int64_t shown = is_narrow(k) ? COMPARED_16BIT : COMPARED_WIDE;
@@ -62,7 +62,7 @@ static int64_t rounds_of(const ms_cuda_gemm_key *k)
 
 static size_t aligned(size_t bytes) { return (bytes + LINE_ALIGN - 1) / LINE_ALIGN * LINE_ALIGN; }
 
-/* Returns an operand of the filter as one matrix, a line being what lies together. */
+/* Returns an operand of the filter as one matrix, whose lines are contiguous. */
 static ms_mat lines_of(const ms_cuda_gemm_key *k, const ms_cuda_operand_key *of)
 {
     const size_t each = ms_dtype_bytes((musec_dtype)k->dtype);
@@ -84,7 +84,7 @@ static size_t operands_bytes(const ms_cuda_gemm_key *k)
     return lines_bytes(lines_of(k, &k->a)) + lines_bytes(lines_of(k, &k->b));
 }
 
-/* Bytes from the first element of c to the last. */
+/* Returns the bytes from the first element of c to the last. */
 static size_t c_bytes(const ms_cuda_gemm_key *k)
 {
     const int64_t elems = (k->count - 1) * k->c.stride + (k->c.cols - 1) * k->c.ld + k->c.rows;
@@ -110,12 +110,12 @@ static bool run_fails(autotune *t, int i, const ms_cuda_gemm_call *call)
     return t->out[i] = true;
 }
 
-/* Runs all candidates on the same numbers and adds what each makes of them to digests[i]. */
+/* Runs all candidates on the same numbers and adds a digest of each result to digests[i]. */
 static musec_status digest_round(autotune *t, uint64_t round, const ms_cuda_gemm_call *call,
                                  ms_mat a, ms_mat b, uint64_t *digests)
 {
     const ms_cuda_gemm_key *k = &t->p->key;
-    /* what runs along m or n, not along k */
+    /* lines along m or n, not along k, are tiny */
     const ms_cuda_tiny of_a = k->a.trans != 0 ? MS_CUDA_TINY_COLS : MS_CUDA_TINY_ROWS;
     const ms_cuda_tiny of_b = k->b.trans != 0 ? MS_CUDA_TINY_ROWS : MS_CUDA_TINY_COLS;
     musec_status       st   = MUSEC_OK;
@@ -196,7 +196,7 @@ done:
     return st;
 }
 
-/* *best <- the fastest of the candidates that are left, on the caller's operands. */
+/* *best <- the fastest of the remaining candidates, on the caller's operands. */
 static musec_status fastest(autotune *t, int *best)
 {
     const ms_cuda_gemm_plan    *p    = t->p;
@@ -242,8 +242,8 @@ done:
     return st;
 }
 
-/* A product that reads c itself is timed on memory of the same layout, else c would be added to
- * itself again and again. */
+/* A product that reads c itself is timed on other memory of the same layout, else every run would
+ * add to c. */
 static bool alloc_memory(autotune *t)
 {
     const ms_cuda_gemm_key *k       = &t->p->key;

@@ -1,13 +1,13 @@
-/* gemm_autotune_kernels.cu - the numbers that candidates are compared on, and digests of results.
- *
- * A warp takes a row after the other. */
+/* gemm_autotune_kernels.cu - fills operands with numbers for comparing candidates, and digests
+ * results.  A warp has one row after another. */
 #include "core/rng.h"
 #include "device/cuda/gemm_plan.h"
 #include "device/cuda/kernel.cuh"
 
 enum {
     WARPS = 8, /* of a block */
-    RARE = 61, /* one row or column in so many is tiny; a prime, so that all places in a tile are */
+    RARE =
+        61, /* one row or column in so many is tiny; a prime, so that its place in a tile varies */
 };
 
 static __device__ inline int64_t first_row() { return (int64_t)blockIdx.x * WARPS + threadIdx.y; }
@@ -28,7 +28,7 @@ struct filled {
     double       tiny_scale;
 };
 
-/* Sign and fraction of the draw, and an exponent from 0 down to -7. */
+/* Returns a number with the sign and fraction of the bits, and an exponent from 0 down to -7. */
 static __device__ inline double number_of_bits(uint64_t bits)
 {
     const uint64_t exponent = 1023 - (bits >> 52 & 7);
@@ -49,8 +49,8 @@ static __global__ void fill_k(const __grid_constant__ filled f)
     }
 }
 
-/* The product of two is a little below the smallest normal number: of f16 in 16 bits, else of the
- * type that sums have. */
+/* Returns a factor for tiny numbers: the product of two is a little below the smallest normal
+ * number, of f16 for f16 operands, else of the accumulator type. */
 static double tiny_of(musec_dtype dtype)
 {
     switch (dtype) {
@@ -84,7 +84,7 @@ struct digested {
     unsigned long long *digest;
 };
 
-/* This is splitmix64's bijection, which every bit takes part in. */
+/* The finaliser of splitmix64, a bijection in which every bit affects all others. */
 static __device__ inline uint64_t mixed(uint64_t x)
 {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
@@ -92,7 +92,7 @@ static __device__ inline uint64_t mixed(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* Numbers are added, modulo 2^64: the order of blocks does not matter. */
+/* Hashes are added modulo 2^64, so the order of blocks does not matter. */
 template <typename Bits> static __global__ void digest_k(const __grid_constant__ digested g)
 {
     const ms_mat &c    = g.c;

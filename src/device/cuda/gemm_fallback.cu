@@ -1,10 +1,11 @@
 /* gemm_fallback.cu - products of any operands, the mirror of a triangle, and the epilogue of a
  * product.
  *
- * The product is for what cuBLASLt does not support, so it is plain: a block computes a TILE x TILE
- * part of c from k-tiles of K_TILE columns of a and rows of b in shared memory, a thread a part of
- * EACH x EACH.  Sums run over k in order, in float for operands of at most 32 bits, else in double;
- * so the result depends on nothing but the operands, and that of x x^T is exactly symmetric. */
+ * The product is for operands that cuBLASLt does not support, so it is simple: a block computes a
+ * TILE x TILE part of c from k-tiles of K_TILE columns of a and rows of b in shared memory, a
+ * thread a part of EACH x EACH.  Sums run over k in order, in float for operands of at most 32
+ * bits, else in double; so the result depends only on the operands, and x x^T is exactly
+ * symmetric. */
 #include "device/cuda/operand.cuh"
 #include "device/cuda/product.h"
 
@@ -27,13 +28,13 @@ static strided strided_of(ms_mat x)
 /* ---- products -------------------------------------------------------------------------------- */
 
 struct tiled_product {
-    strided a, b, c, source;              /* the source lies as c does */
+    strided a, b, c, source;              /* the source has the layout of c */
     int64_t m, n, k, down, across, tiles; /* tiles of a matrix: down x across; of the stack */
     double  alpha, beta;
 };
 
-/* Elements (first + i, k0 + j) of x to part[j][i], 0 beyond its `lines` and `k`: x is a, or b
- * transposed.  Neighbouring threads take neighbours in memory. */
+/* Loads elements (first + i, k0 + j) of x to part[j][i], 0 beyond its `lines` and `k`; x is a, or b
+ * transposed.  Neighbouring threads load neighbours in memory. */
 template <typename Real>
 static __device__ void load_k_tile(const strided &x, int64_t line, int64_t step, int64_t at,
                                    int64_t first, int64_t lines, int64_t k0, int64_t k,
@@ -87,14 +88,14 @@ static __global__ void __launch_bounds__(THREADS) gemm_k(const tiled_product p)
     }
 }
 
-/* ---- the mirror ------------------------------------------------------------------------------ */
+/* ---- mirroring a triangle -------------------------------------------------------------------- */
 
 struct tiled_square {
     int64_t n, row, col, stride, side, tiles; /* side x side tiles of a matrix; of the stack */
 };
 
-/* A block takes a tile at or below the diagonal and writes what of it lies below to its mirrored
- * place.  Nothing below the diagonal is written, and nothing above is read by another block. */
+/* A block copies the elements below the diagonal of a tile to their mirrored places.  Elements
+ * below the diagonal are only read and those above only written, so blocks do not interfere. */
 template <typename Word> static __global__ void mirror_kernel(const tiled_square s, Word *c)
 {
     pdl_wait_trigger();
@@ -105,8 +106,7 @@ template <typename Word> static __global__ void mirror_kernel(const tiled_square
         const int64_t matrix = tile / (s.side * s.side), in = tile % (s.side * s.side);
         const int64_t top = in / s.side * MIRROR, left = in % s.side * MIRROR;
         Word         *of = c + matrix * s.stride;
-        if (left > top)
-            continue; /* all threads of the block, so that none is missed at a barrier */
+        if (left > top) continue; /* the whole block does, so that no thread misses a barrier */
         for (int y = (int)threadIdx.y; y < MIRROR; y += MIRROR_ROWS)
             if (top + y < s.n && left + x < s.n)
                 part[y][x] = of[(top + y) * s.row + (left + x) * s.col];
@@ -130,8 +130,8 @@ struct finishing {
     bool          symmetric;
 };
 
-/* A block takes a chunk of a matrix of c.  Symmetric: the source is read on and below the diagonal
- * alone, so that c is exactly symmetric as ab is; it is not c then. */
+/* A block computes a chunk of a matrix of c.  Where c is symmetric, only the lower triangle of the
+ * source is read, so that c is exactly symmetric as ab is; the source is then not c itself. */
 template <typename Real>
 static __global__ void __launch_bounds__(FINISH) finish_kernel(const finishing f)
 {

@@ -1,21 +1,21 @@
-/* gemm_plan.c - products by cuBLASLt, and the plans that say how.
+/* gemm_plan.c - products by cuBLASLt, and their plans.
  *
- * cuBLASLt counts by columns.  A row-major matrix is, to it, the transposed one, so c = a b is
- * given to it as c^T = b^T a^T: b comes first, and nothing is moved.  Sums of float32 and narrower
- * operands are of float32, not of TF32; those of float64 are of float64.
+ * cuBLASLt is column-major.  A row-major matrix is, to it, the transposed one, so c = a b is passed
+ * as c^T = b^T a^T: b comes first, and nothing is moved.  Operands of float32 and narrower are
+ * accumulated in float32, not TF32, those of float64 in float64.
  *
- * A plan is what cuBLASLt needs to know of a product, and the algorithm to take.  It belongs to all
- * that an algorithm may depend on (struct key), so that a product of the same kind always goes the
- * same way.  Where the sum over k is split, the parts are added in float32 (or float64) in one
- * order by a kernel of their own; the other schemes, which add in the type of c, are not allowed,
- * for they would round to 16 bits half way.  So equal calls give equal bits.
+ * A plan describes a product to cuBLASLt and names the algorithm.  Its key has everything that the
+ * choice of an algorithm may depend on, so that products of the same key always use the same
+ * one.  Where the sum over k is split, a separate kernel adds the parts in float32 (or float64) in
+ * a fixed order; the other reduction schemes, which add in the type of c, are not allowed, because
+ * they would round partial sums to 16 bits.  So equal calls give equal bits.
  *
- * The first product of its kind takes an algorithm among those that cuBLASLt proposes, by timing
- * them (gemm_autotune.c).  A deterministic context takes only one that gives the bits of the first
- * proposal: so its results depend neither on clocks nor on what other processes have left.  What
- * was chosen is cached for these (gemm_plan_cache.c).  The library is asked whether it would still
- * take that before it is believed, and, in a deterministic context, whether what it was compared
- * with is still the first proposal. */
+ * The first product of a key chooses among the algorithms that cuBLASLt proposes by timing them
+ * (gemm_autotune.c).  A deterministic context takes only one that gives the bits of the first
+ * proposal, so its results depend neither on timings nor on other processes.  The choice is cached
+ * for later processes (gemm_plan_cache.c).  A cached algorithm is used only if the library still
+ * accepts it and, in a deterministic context, if the proposal that it was compared with is still
+ * the first. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@
 #include "device/cuda/gemm_plan.h"
 
 enum {
-    PLANS      = 1 << 14, /* at most; then all go and come back as they are needed */
+    PLANS      = 1 << 14, /* at most; when it is full, all are dropped and made again as needed */
     SLOTS      = 2 * PLANS,
     ALIGN_MOST = 256, /* bytes: no algorithm asks for more */
 };
@@ -65,8 +65,8 @@ static void name_file(const ms_cuda *c, struct ms_cuda_blas *blas)
     ms_cache_name(blas->cache.name, "gemm-cublasLt-%d.%d.%d-%s", v[0], v[1], v[2], c->chip);
 }
 
-/* The library itself stays open until the program ends: opening it takes long, and its kernels stay
- * known to the driver. */
+/* The library itself stays open until the program ends, since opening it and loading its kernels
+ * takes long. */
 static musec_status blas_of(ms_device *d, struct ms_cuda_blas **out)
 {
     ms_cuda             *c       = ms_cuda_of(d);
@@ -145,8 +145,8 @@ void ms_cuda_blas_describe(ms_device *d, char *text, size_t bytes)
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* The largest power of two, up to ALIGN_MOST, that divides every number of which `bits` is the
- * union. */
+/* Returns the largest power of two, up to ALIGN_MOST, that divides every number whose bitwise or is
+ * `bits`. */
 static int64_t align_of(uint64_t bits)
 {
     const uint64_t lowest = (bits | ALIGN_MOST) & ~((bits | ALIGN_MOST) - 1);
@@ -162,7 +162,7 @@ static operand_key operand_key_of(ms_mat x, const void *also)
                             .ld     = x.ld,
                             .stride = x.count > 1 ? x.stride : 0,
                             .trans  = x.trans };
-    if (k.cols == 1 && k.ld < k.rows) k.ld = k.rows; /* no one steps by it, but it is checked */
+    if (k.cols == 1 && k.ld < k.rows) k.ld = k.rows; /* unused, but cuBLASLt checks it */
     k.align = align_of((uint64_t)(uintptr_t)x.data | (uint64_t)(uintptr_t)also |
                        (k.cols > 1 ? (uint64_t)k.ld * each : 0) | (uint64_t)k.stride * each);
     return k;
@@ -192,7 +192,7 @@ static uint64_t hash_of(const key *k)
     return h;
 }
 
-/* Returns where the plan of this key is, or is to be. */
+/* Returns the slot of the plan of this key, empty if there is none yet. */
 static plan **slot_of(struct ms_cuda_blas *blas, const key *k)
 {
     size_t i = (size_t)hash_of(k) % SLOTS;
@@ -298,7 +298,7 @@ static musec_status ask_heuristic(ms_device *d, struct ms_cuda_blas *blas, const
     const cublasStatus_t code = lt->cublasLtMatmulAlgoGetHeuristic(
         blas->handle, p->op, p->b, p->a, p->c, p->c, preference, most, results, &found);
     if (code == CUBLAS_STATUS_NOT_SUPPORTED || code == CUBLAS_STATUS_INVALID_VALUE)
-        goto done; /* such sizes or layouts are beyond it */
+        goto done; /* it does not support such sizes or layouts */
     TRY(lt_status(d, lt, code, "choosing an algorithm"));
     for (int i = 0; i < found; i++)
         if (results[i].state == CUBLAS_STATUS_SUCCESS && results[i].workspaceSize <= bytes)
@@ -322,7 +322,7 @@ cublasStatus_t ms_cuda_gemm_run(ms_device *d, struct ms_cuda_blas *blas, const p
         call->c, p->c, algo, ms_cuda_of(d)->workspace, MS_CUDA_WORKSPACE, ms_cuda_of(d)->stream);
 }
 
-/* Takes the algorithm that was chosen before, if the library would still take it. */
+/* Takes the cached algorithm, if the library still accepts it. */
 static bool load_cached(struct ms_cuda_blas *blas, plan *p)
 {
     cublasLtMatmulHeuristicResult_t result;
@@ -338,7 +338,7 @@ static bool load_cached(struct ms_cuda_blas *blas, plan *p)
     return p->found = true;
 }
 
-/* Asks for others than the first, which comes again among them, to results[1] and on. */
+/* Appends further proposals to results[1] and on, except the first, which is among them again. */
 static musec_status ask_heuristic_more(ms_device *d, struct ms_cuda_blas *blas, const plan *p,
                                        cublasLtMatmulHeuristicResult_t *results, int *n)
 {
@@ -350,8 +350,8 @@ static musec_status ask_heuristic_more(ms_device *d, struct ms_cuda_blas *blas, 
     return st;
 }
 
-/* In a deterministic context the first proposal is asked for alone: what comes first may not depend
- * on whether others are tried. */
+/* A deterministic context asks for the first proposal alone, which must not depend on how many
+ * others are asked for. */
 static musec_status choose(ms_device *d, struct ms_cuda_blas *blas, plan *p,
                            const ms_cuda_gemm_problem *x)
 {
@@ -369,7 +369,7 @@ static musec_status choose(ms_device *d, struct ms_cuda_blas *blas, plan *p,
     if (!tried || (!nondeterministic && load_cached(blas, p))) return MUSEC_OK;
     if (!nondeterministic) TRY(ask_heuristic_more(d, blas, p, results, &n));
     if (n > 1) TRY(ms_cuda_gemm_autotune(d, blas, p, x, results, n, &best));
-    if (best < 0) return MUSEC_OK; /* the next process may have the memory */
+    if (best < 0) return MUSEC_OK; /* not cached: the next process may have the memory */
     p->algo = results[best].algo;
     ms_cuda_plan_cache_add(&blas->cache, &(ms_cuda_cached_plan){ p->key, p->first, p->algo });
 done:

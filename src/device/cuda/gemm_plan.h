@@ -1,6 +1,6 @@
 /* gemm_plan.h - what the files of products by cuBLASLt share: gemm_plan.c makes plans and runs
- * them, gemm_autotune.c chooses among the algorithms that are proposed, gemm_autotune_kernels.cu
- * has its kernels, gemm_plan_cache.c keeps what was chosen in a file. */
+ * them, gemm_autotune.c chooses among the proposed algorithms by kernels of
+ * gemm_autotune_kernels.cu, and gemm_plan_cache.c stores the choices in a file. */
 #ifndef MS_DEVICE_CUDA_GEMM_PLAN_H
 #define MS_DEVICE_CUDA_GEMM_PLAN_H
 
@@ -59,12 +59,11 @@ typedef struct ms_cuda_lt {
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-/* Every field is of one type, so that no byte lies between them: keys are compared and hashed as
- * bytes. */
+/* All fields have one type, so that there is no padding: keys are compared and hashed as bytes. */
 typedef struct ms_cuda_operand_key {
     int64_t rows, cols, ld, stride; /* as cuBLASLt sees it, before its own transposition */
     int64_t trans;
-    int64_t align; /* bytes, a power of two: that every column of every matrix begins at */
+    int64_t align; /* bytes, a power of two: the alignment of every column of every matrix */
 } ms_cuda_operand_key;
 
 typedef struct ms_cuda_gemm_key {
@@ -78,14 +77,14 @@ typedef struct ms_cuda_gemm_plan {
     ms_cuda_gemm_key       key;
     cublasLtMatmulDesc_t   op;
     cublasLtMatrixLayout_t a, b, c;
-    cublasLtMatmulAlgo_t   first; /* that was proposed; all zero where nobody asked */
+    cublasLtMatmulAlgo_t   first; /* the first proposal; all zero where there was none */
     cublasLtMatmulAlgo_t   algo;
-    bool                   found; /* there is an algorithm */
+    bool                   found; /* is there an algorithm? */
 } ms_cuda_gemm_plan;
 
-/* ---- plans of earlier processes (gemm_plan_cache.c) ------------------------------------------ */
+/* ---- plan cache (gemm_plan_cache.c) ---------------------------------------------------------- */
 
-typedef struct ms_cuda_cached_plan { /* what was chosen, as the file has it */
+typedef struct ms_cuda_cached_plan { /* a choice, as stored in the file */
     ms_cuda_gemm_key     key;
     cublasLtMatmulAlgo_t first; /* whose bits it has, where the key is deterministic */
     cublasLtMatmulAlgo_t algo;
@@ -98,12 +97,13 @@ typedef struct ms_cuda_plan_cache {
     bool                 is_read;
 } ms_cuda_plan_cache;
 
-/* NULL: there is none.  Reads the file when first asked; valid until the next call. */
+/* Returns NULL if there is none.  The first call reads the file; valid until the next call. */
 const ms_cuda_cached_plan *ms_cuda_plan_cache_find(ms_cuda_plan_cache     *all,
                                                    const ms_cuda_gemm_key *k);
-/* Adds a plan, in place of one of the same key; nothing happens where the cache is full. */
+/* Adds a plan or replaces that of the same key; does nothing where the cache is full. */
 void ms_cuda_plan_cache_add(ms_cuda_plan_cache *all, const ms_cuda_cached_plan *one);
-/* Writes the file if anything is new, with what other processes have added since, and frees. */
+/* Writes the file if any plan is new, with those that other processes have added since, and
+ * frees. */
 void ms_cuda_plan_cache_close(ms_cuda_plan_cache *all);
 
 /* ---- running (gemm_plan.c) ------------------------------------------------------------------- */
@@ -129,13 +129,13 @@ cublasStatus_t ms_cuda_gemm_run(ms_device *d, struct ms_cuda_blas *blas, const m
 musec_status   ms_cuda_gemm_layout(ms_device *d, const ms_cuda_lt *lt, const ms_cuda_operand_key *k,
                                    int64_t dtype, int64_t count, cublasLtMatrixLayout_t *out);
 
-/* ---- choosing (gemm_autotune.c, gemm_autotune_kernels.cu) ------------------------------------ */
+/* ---- autotuning (gemm_autotune.c, gemm_autotune_kernels.cu) ---------------------------------- */
 
-/* Is a product of this kind autotuned at all, in a context that allows it? */
+/* Is a product of this key autotuned, in a context that allows it? */
 bool ms_cuda_gemm_is_autotuned(const ms_cuda_gemm_key *k);
-/* *best <- the index of the fastest of n, or -1 where there is no memory to run them; waits.  Where
- * the key is deterministic, only of those that give the bits of number 0.  What x's c holds is
- * lost, unless x reads it. */
+/* *best <- the index of the fastest of n algorithms, where the key is deterministic of those that
+ * give the bits of number 0; -1 where there is no memory to run them.  It waits, and overwrites x's
+ * c unless x reads it. */
 musec_status ms_cuda_gemm_autotune(ms_device *d, struct ms_cuda_blas *blas,
                                    const ms_cuda_gemm_plan *p, const ms_cuda_gemm_problem *x,
                                    const cublasLtMatmulHeuristicResult_t *results, int n,
@@ -143,12 +143,12 @@ musec_status ms_cuda_gemm_autotune(ms_device *d, struct ms_cuda_blas *blas,
 
 typedef enum ms_cuda_tiny { MS_CUDA_TINY_NONE, MS_CUDA_TINY_ROWS, MS_CUDA_TINY_COLS } ms_cuda_tiny;
 
-/* Numbers of either sign and many magnitudes, each from the key and its place.  Some rows or
- * columns are so small that their products with each other are below the smallest normal number, of
- * f16 where that is the dtype.  out is not transposed. */
+/* out <- numbers of either sign and many magnitudes, each a function of the key and its
+ * place.  Some rows or columns are so small that products of two of their elements are below the
+ * smallest normal number, of f16 where that is the dtype.  out is not transposed. */
 musec_status ms_cuda_autotune_fill(ms_device *d, uint64_t key, ms_cuda_tiny tiny, ms_mat out);
-/* Adds to *digest, on the device, a number that depends on every bit of the elements of c and on
- * the place of each, but not on what lies between rows.  c is not transposed. */
+/* Adds to *digest, on the device, a hash of the bits and places of all elements of c, without the
+ * gaps between rows.  c is not transposed. */
 musec_status ms_cuda_autotune_digest(ms_device *d, uint64_t key, ms_mat c, uint64_t *digest);
 
 #ifdef __cplusplus

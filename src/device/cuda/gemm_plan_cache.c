@@ -1,7 +1,7 @@
-/* gemm_plan_cache.c - the algorithms that were chosen for products, cached in a file.
+/* gemm_plan_cache.c - the algorithms chosen for products, cached in a file.
  *
- * The file belongs to a chip and a version of cuBLASLt, which its name says, and holds plans of
- * both kinds of context: a key says of which.  core/cache.h tells where it lies. */
+ * A file is for one chip and one version of cuBLASLt, both in its name, and holds plans of both
+ * kinds of context, which keys tell apart.  Its directory is that of core/cache.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +9,8 @@
 
 enum { CACHED_PLANS_MAX = 4096 }; /* plans in the file */
 
-/* The file begins with this: one that was written by another program is not read.  The version
- * counts up where the way of choosing a plan changes, too. */
+/* The header of the file; one with another header is not read.  The version is raised also when the
+ * way of choosing a plan changes. */
 static const uint64_t head[] = { 2 /* version */, sizeof(ms_cuda_gemm_key),
                                  sizeof(cublasLtMatmulAlgo_t) };
 
@@ -21,7 +21,8 @@ static ms_cuda_cached_plan *find(const ms_cuda_plan_cache *all, const ms_cuda_ge
     return NULL;
 }
 
-/* Adds a plan unless the cache is full.  One that is there already stays or is replaced. */
+/* Adds a plan unless the cache is full.  One of the same key is replaced if `replaces`.  Returns
+ * whether the cache changed. */
 static bool add(ms_cuda_plan_cache *all, const ms_cuda_cached_plan *one, bool replaces)
 {
     ms_cuda_cached_plan *was = find(all, &one->key), *grown;
@@ -34,7 +35,7 @@ static bool add(ms_cuda_plan_cache *all, const ms_cuda_cached_plan *one, bool re
     return true;
 }
 
-/* Adds what the file has beyond what is known already. */
+/* Adds the plans of the file that are not in the cache yet. */
 static void read_file(ms_cuda_plan_cache *all)
 {
     void               *data  = NULL;

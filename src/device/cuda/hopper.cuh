@@ -36,15 +36,15 @@ static __device__ inline uint32_t smem_address(const void *p)
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-/* Returns where swizzled tiles begin in dynamic shared memory, which has SMEM_ALIGN bytes to
- * spare. */
+/* Returns the first address for swizzled tiles in dynamic shared memory, which has SMEM_ALIGN bytes
+ * to spare. */
 static __device__ inline uint32_t smem_tiles(const void *dynamic)
 {
     return (smem_address(dynamic) + SMEM_ALIGN - 1u) / SMEM_ALIGN * SMEM_ALIGN;
 }
 
-/* An address in a swizzled tile.  It holds the lane's part; the rest is known when compiled: at()
- * adds whole rows and tiles, and bytes within a row that the lane's own do not reach. */
+/* An address in a swizzled tile.  It holds the lane's part; at() adds what is known at compile
+ * time: whole rows and tiles, and bytes within a row whose bits the lane's part does not use. */
 struct swizzled_address {
     uint32_t                   base, swizzle;
     __device__ inline uint32_t at(uint32_t rows, uint32_t byte) const
@@ -119,7 +119,7 @@ template <bool Transposed> static __device__ inline void stmatrix_x1(uint32_t at
                      : "memory");
 }
 
-/* Transposes an 8 x 8 block of 16 bits that lies in the registers of a warp. */
+/* Transposes an 8 x 8 block of 16 bits in the registers of a warp. */
 static __device__ inline uint32_t movmatrix_transposed(uint32_t block)
 {
     uint32_t other;
@@ -135,8 +135,8 @@ static __device__ inline void named_barrier_sync(int barrier, int threads)
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-/* The _if forms act where `pred` holds, which whole warps agree on.  A branch around them would
- * make the compiler wait between MMAs. */
+/* The _if forms act where `pred` holds, which must be the same for a whole warp.  A branch instead
+ * of the predicate would make the compiler wait between MMAs. */
 static __device__ inline void named_barrier_sync_if(int barrier, int threads, bool pred)
 {
     asm volatile(
@@ -153,7 +153,7 @@ static __device__ inline void named_barrier_arrive_if(int barrier, int threads, 
         : "memory");
 }
 
-/* All threads of a warpgroup execute these: each then has N registers. */
+/* Set the registers of each thread to N; all threads of a warpgroup execute them. */
 template <int N> static __device__ inline void setmaxnreg_dec()
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
@@ -174,7 +174,7 @@ static __device__ inline void mbarrier_init(uint32_t barrier, uint32_t arrivals)
                  : "memory");
 }
 
-/* Makes the initialised mbarriers known to TMA and to the cluster. */
+/* Makes the initialised mbarriers visible to TMA and to the cluster. */
 static __device__ inline void mbarrier_init_fence()
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -185,7 +185,7 @@ static __device__ inline void mbarrier_arrive(uint32_t barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/* A branch around an arrival would make the compiler wait between MMAs, a predicate does not. */
+/* Arrives where `pred` holds, by a predicate, not a branch (see named_barrier_sync_if). */
 static __device__ inline void mbarrier_arrive_if(uint32_t barrier, bool pred)
 {
     asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %1, 0;\n\t"
@@ -194,9 +194,9 @@ static __device__ inline void mbarrier_arrive_if(uint32_t barrier, bool pred)
                  : "memory");
 }
 
-/* Arrives `times` times at an mbarrier of any block of the cluster (cluster_address).  It says that
- * something was read, and publishes nothing that was written: asked to do that for the cluster, it
- * would wait for all memory, 1000 cycles each time. */
+/* Arrives `times` times at an mbarrier of any block of the cluster (cluster_address).  The arrival
+ * means that something was read.  It does not release writes to the cluster: that would take a
+ * fence for all memory, 1000 cycles each time. */
 static __device__ inline void mbarrier_arrive_cluster_if(uint32_t barrier, uint32_t times,
                                                          bool pred)
 {
@@ -206,7 +206,7 @@ static __device__ inline void mbarrier_arrive_cluster_if(uint32_t barrier, uint3
                  : "memory");
 }
 
-/* The one arrival of an mbarrier that TMA completes; by an elected lane of the warp. */
+/* Arrives, by an elected lane, at an mbarrier that TMA will complete with so many bytes. */
 static __device__ inline void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes)
 {
     asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\t"
@@ -234,7 +234,7 @@ static __device__ inline uint32_t cluster_rank()
     return rank;
 }
 
-/* The address at which block `rank` of the cluster has what lies here at `address`. */
+/* Returns the address, in block `rank` of the cluster, of the same variable as `address` here. */
 static __device__ inline uint32_t cluster_address(uint32_t address, uint32_t rank)
 {
     uint32_t there;
@@ -250,17 +250,17 @@ static __device__ inline void cluster_sync()
 
 /* ---- TMA ------------------------------------------------------------------------------------- */
 
-/* Loads and stores are issued by an elected lane of a warp that executes them as a whole: in a
- * branch of one thread, the compiler would not know that the operands are the same for all, and
- * each copy would cost 200 cycles. */
+/* A whole warp executes the loads and stores, and an elected lane issues them.  In a branch of one
+ * thread the compiler may not know that the operands are the same in all lanes, and makes a loop
+ * over the lanes, which costs 200 cycles. */
 
 static __device__ inline void prefetch_tensor_map(const CUtensorMap *map)
 {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-/* Loads a box of matrix b whose first element is (row, col) as stored.  What lies outside of the
- * matrix arrives as 0. */
+/* Loads a box of matrix b whose first element is (row, col) as stored.  Elements outside the matrix
+ * are 0. */
 static __device__ inline void tma_load(uint32_t to, const CUtensorMap *map, int col, int row, int b,
                                        uint32_t barrier)
 {
@@ -294,8 +294,8 @@ static __device__ inline void tma_load_bytes(uint32_t to, const void *from, uint
                  : "memory");
 }
 
-/* Stores a box; what lies outside of the matrix is not written.  This one is for a single thread,
- * which alone has the store to wait for. */
+/* Stores a box, without the elements outside the matrix.  It is for a single thread, which alone
+ * can wait for the store. */
 static __device__ inline void tma_store(const CUtensorMap *map, int col, int row, int b,
                                         uint32_t from)
 {
@@ -305,7 +305,7 @@ static __device__ inline void tma_store(const CUtensorMap *map, int col, int row
                  : "memory");
 }
 
-/* Stores a box by an elected lane, which is the same one each time. */
+/* Stores a box by an elected lane, the same one each time. */
 static __device__ inline void tma_store_elected(const CUtensorMap *map, int col, int row, int b,
                                                 uint32_t from)
 {
@@ -321,13 +321,13 @@ static __device__ inline void tma_store_commit()
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* Waits until all but N groups of this thread's stores have read their shared memory. */
+/* Waits until all but the last N groups of this thread's stores have read their shared memory. */
 template <int N> static __device__ inline void tma_store_wait_read()
 {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
 }
 
-/* Shared memory that this thread wrote may be read by TMA after the next barrier. */
+/* Lets TMA read the shared memory that this thread wrote, after the next barrier. */
 static __device__ inline void tma_store_fence()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -335,14 +335,14 @@ static __device__ inline void tma_store_fence()
 
 /* ---- pipeline -------------------------------------------------------------------------------- */
 
-/* A ring of stages in shared memory.  Each has a `full` mbarrier, which TMA completes, and an
- * `empty` one, at which the consumers arrive.  These are the addresses of the first of either
- * kind. */
+/* A circular buffer of stages in shared memory.  Each stage has a `full` mbarrier, which TMA
+ * completes, and an `empty` one, at which the consumers arrive.  These are the addresses of the
+ * first ones. */
 struct pipeline {
     uint32_t full, empty;
 };
 
-/* A stage of a pipeline, and the phase of its mbarriers in this turn: 0, 1, 0, ... */
+/* A stage of a pipeline, and the phase of its mbarriers, which alternates from turn to turn. */
 template <int Stages> struct pipeline_state {
     uint32_t index, phase;
 
@@ -367,7 +367,7 @@ static __device__ inline void pipeline_init(const pipeline &p, int stages, uint3
     }
 }
 
-/* The producer waits until the stage is empty; the first turn finds it so. */
+/* The producer waits until the stage is empty, as it is in the first turn. */
 template <int Stages>
 static __device__ inline void wait_empty(const pipeline &p, const pipeline_state<Stages> &at)
 {

@@ -4,21 +4,21 @@
  * TMA load k-tiles into a pipeline of STAGES stages.  The two others are consumers, each with a
  * warpgroup tile of four subtiles of 64 x 64 in its accumulators.  For each tile the pipeline
  * carries its k-tiles, then stages with the epilogue's source operand, and where the policy has
- * store warps, stages that stay empty for the consumers to write c to (hopper_gemm_epilogue.cuh).
- * This order is all that the warps have to agree on; loads run ahead into the next tile while this
- * one is finished.
+ * store warps, empty stages to which the consumers write c (hopper_gemm_epilogue.cuh).  All warps
+ * follow this order and need no other agreement; loads run ahead into the next tile while the
+ * epilogue of this one runs.
  *
  * A policy sets the tile shape, the cluster, the tile scheduler and who stores:
  *
- * - policy_1x1: a block makes a tile of 256 x 128, which are two warpgroup tiles of 128 x 128.  The
- *   tensor cores want 48 bytes in a cycle then; of 128 x 128 alone they would want 64, all that a
- *   multiprocessor can take in.
- * - policy_2x1: a cluster of two blocks makes a tile of 256 x 256, of warpgroup tiles of 64 x 256:
- *   numbers 0 and 3 for one block, 1 and 2 for the other.  Of a tile on the diagonal, warpgroup
- *   tile w has but w + 1 subtiles, so that both blocks have the same work there too.  Each block
- *   loads half of b for both.  Shared memory gives 128 bytes in a cycle: 64 x 256 at once read 80
- *   of them where 64 x 128 would read 96; 48 more arrive, 32 of which have to come from the
- *   second-level cache.  Its products are symmetric. */
+ * - policy_1x1: a block computes a tile of 256 x 128, two warpgroup tiles of 128 x 128.  At the
+ *   tensor cores' rate that takes 48 bytes a cycle from L2; a tile of 128 x 128 alone would take
+ *   64, all that a multiprocessor can load.
+ * - policy_2x1: a cluster of two blocks computes a tile of 256 x 256 of a symmetric product, in
+ *   warpgroup tiles of 64 x 256: numbers 0 and 3 for one block, 1 and 2 for the other.  Of a tile
+ *   on the diagonal, warpgroup tile w has only w + 1 subtiles, so that both blocks have the same
+ *   work there too.  Each block loads half of b for both.  Shared memory has 128 bytes a cycle:
+ *   MMAs of 64 x 256 read 80 of them where 64 x 128 would read 96; loads write 48, of which 32 come
+ *   from L2. */
 #ifndef MS_DEVICE_CUDA_HOPPER_GEMM_CUH
 #define MS_DEVICE_CUDA_HOPPER_GEMM_CUH
 
@@ -27,29 +27,29 @@
 
 enum {
     STAGES      = 4,
-    STAGE_BYTES = 6 * SMEM_TILE, /* of two warpgroups' a and of b, or 4 or 6 subtiles */
+    STAGE_BYTES = 6 * SMEM_TILE, /* a of both warpgroups and b, or 4 or 6 subtiles */
     CONSUMERS   = 2 * WARPGROUP, /* threads */
     THREADS     = CONSUMERS + WARPGROUP,
     SUBTILE     = 64,            /* rows and columns */
     SUBTILES    = 4,             /* of a warpgroup tile */
     STAGING     = 2 * SMEM_TILE, /* bytes of a warpgroup's staging buffer */
     SMEM_BYTES  = STAGES * STAGE_BYTES + 2 * STAGING + SMEM_ALIGN,
-    B_LINES     = 128, /* columns of b that a block loads */
-    BARRIERS    = 2 * STAGES,
+    B_LINES     = 128,           /* columns of b that a block loads */
+    MAX_ROUNDS  = INT32_MAX / 8, /* of the tile scheduler: times its stride they fit 32 bits */
 };
 
 struct gemm_problem {
     int           m, n, k_tiles;
-    bool          symmetric; /* c is: only its lower triangle is computed */
-    const double *mask;      /* (count) 0: leave this matrix alone; NULL: none */
+    bool          symmetric; /* c is symmetric, and only its lower triangle computed */
+    const double *mask;      /* (count) 0: skip this matrix; NULL: skip none */
 };
 
 struct gemm_schedule {
     int      tiles_m;     /* rows of tiles of 128 (1x1) or 256 (2x1) */
     int64_t  tiles;       /* of a matrix */
     int64_t  total_tiles; /* of the stack */
-    int64_t  positions;   /* of the clusters: tiles, and in a last round of the 2x1 policy none */
     uint32_t clusters;
+    uint32_t rounds; /* each cluster has one tile in a round, or none in the last one */
 };
 
 /* c <- alpha a b + beta source + diag I */
@@ -57,10 +57,10 @@ struct gemm_epilogue {
     number      alpha, beta, diag;
     bool        has_source, c_is_f32;
     musec_dtype source_dtype;
-    int         source_stages;  /* of the pipeline, for each tile */
-    int         store_stages;   /* for each warpgroup tile: the first is its staging buffer */
-    int         stage_subtiles; /* in a store stage of the pipeline */
-    float      *c;              /* in 32 bits: also written directly */
+    int         source_stages;  /* stages of the pipeline for the source, of each tile */
+    int         store_stages;   /* of each warpgroup tile: the first is its staging buffer */
+    int         stage_subtiles; /* shared memory tiles of a store stage of the pipeline */
+    float      *c;              /* in 32 bits: the 2x1 policy also writes it directly */
     int64_t     c_ld, c_stride;
     double     *sumsq, *trace; /* (total_tiles, 2 CLUSTER) partial sums; NULL: not wanted */
 };
@@ -86,11 +86,11 @@ struct policy_1x1 {
     static constexpr int  ACROSS           = SUBTILES / DOWN;
     static constexpr int  SCHEDULER_STRIDE = 0;
     static constexpr int  SUM_ACROSS       = 2; /* subtiles whose squares are summed in float32 */
-    static constexpr bool SYMMETRIC        = false; /* all products are */
-    static constexpr bool STORE_WARPS      = false; /* warps of their own store c */
+    static constexpr bool SYMMETRIC        = false; /* for symmetric products only */
+    static constexpr bool STORE_WARPS      = false; /* separate warps store c */
     static constexpr int  TILE             = 128;
 
-    /* Of a column of a symmetric matrix the tiles from the last up to the diagonal are paired. */
+    /* In a column of a symmetric matrix, tiles are paired from the last one up to the diagonal. */
     static inline int64_t tiles(int64_t down, int64_t across, bool symmetric)
     {
         int64_t pairs = 0;
@@ -105,7 +105,7 @@ struct policy_1x1 {
     {
         const int n = (int)(number % g.schedule.tiles), T = g.schedule.tiles_m;
         int       i, j;
-        if (g.problem.symmetric) { /* where one is left, it is the one on the diagonal */
+        if (g.problem.symmetric) { /* a tile without partner is the one on the diagonal */
             int rest = n;
             for (j = 0; rest >= (T - j + 1) / 2; j++)
                 rest -= (T - j + 1) / 2;
@@ -132,8 +132,8 @@ struct policy_2x1 {
 
     static inline int64_t tiles(int64_t down, int64_t, bool) { return down * (down + 1) / 2; }
 
-    /* Tiles are the pairs (x, x + d) modulo their number, for each x as many d as make each pair
-     * once.  Tiles on the diagonal, which are less work, are so spread evenly. */
+    /* Tiles are the pairs (x, x + d) modulo the number of rows, for each x as many d as give each
+     * pair once.  This spreads the tiles on the diagonal, which are less work, evenly. */
     static __device__ inline warpgroup_tile at(const gemm_args &g, int64_t number, uint32_t rank,
                                                uint32_t warpgroup)
     {
@@ -179,7 +179,7 @@ template <typename P> static __device__ inline bool has_subtile(const warpgroup_
     return q % P::ACROSS < t.across;
 }
 
-/* Does a consumer that has begun a tile compute subtile q? */
+/* Does a consumer with a tile to compute have subtile q? */
 template <typename P> static __device__ inline bool computes(const warpgroup_tile &t, int q)
 {
     return !P::STORE_WARPS || has_subtile<P>(t, q);
@@ -187,47 +187,23 @@ template <typename P> static __device__ inline bool computes(const warpgroup_til
 
 /* ---- tile scheduler -------------------------------------------------------------------------- */
 
-/* Clusters take positions first, first + clusters, ...: a round of all clusters after the other.
- * From round to round a cluster moves on by the stride, lest it get the same kind of tile each
- * time. */
-template <typename P>
-static __device__ inline int64_t tile_at(const gemm_schedule &s, int64_t position)
-{
-    if (P::SCHEDULER_STRIDE == 0) return position;
-    const int64_t round = position / s.clusters, first = round * s.clusters;
-    return first + (position - first + round * P::SCHEDULER_STRIDE) % s.clusters;
-}
-
-/* Returns the first position from `position` on at which this cluster has a tile to compute.  Whole
- * warps call it: the vote tells the compiler that they agree, without which it would not overlap
- * MMAs. */
-template <typename P>
-static __device__ inline int64_t next_position(const gemm_args &g, int64_t position)
-{
-    const gemm_schedule &s = g.schedule;
-    if constexpr (P::SCHEDULER_STRIDE == 0) {
-        while (g.problem.mask != NULL && position < s.positions &&
-               !__any_sync(ALL_LANES, g.problem.mask[position / s.tiles] != 0.0))
-            position += s.clusters;
-    } else {
-        for (; position < s.positions; position += s.clusters) {
-            const int64_t tile = tile_at<P>(s, position);
-            if (tile >= s.total_tiles) continue;
-            if (g.problem.mask == NULL ||
-                __any_sync(ALL_LANES, g.problem.mask[tile / s.tiles] != 0.0))
-                break;
-        }
-    }
-    return position;
-}
-
-/* Calls run(tile) for each tile of this cluster. */
+/* Calls run(tile) for each tile of this cluster whose matrix the mask lets through.  In each round
+ * every cluster has a tile; from round to round it moves on by the stride, lest it get the same
+ * kind of tile each time.  Whole warps call it: the vote tells the compiler that they agree,
+ * without which it would not overlap MMAs. */
 template <typename P, typename Run>
 static __device__ inline void for_each_tile(const gemm_args &g, Run run)
 {
-    for (int64_t n = next_position<P>(g, blockIdx.x / P::CLUSTER); n < g.schedule.positions;
-         n         = next_position<P>(g, n + g.schedule.clusters))
-        run(tile_at<P>(g.schedule, n));
+    const gemm_schedule &s       = g.schedule;
+    const uint32_t       cluster = blockIdx.x / P::CLUSTER, stride = P::SCHEDULER_STRIDE;
+    for (uint32_t round = 0; round < s.rounds; round++) {
+        const int64_t tile = (int64_t)round * s.clusters +
+                             (stride == 0 ? cluster : (cluster + round * stride) % s.clusters);
+        if (tile >= s.total_tiles) continue;
+        if (g.problem.mask != NULL && !__any_sync(ALL_LANES, g.problem.mask[tile / s.tiles] != 0.0))
+            continue;
+        run(tile);
+    }
 }
 
 /* ---- producer -------------------------------------------------------------------------------- */
@@ -245,7 +221,7 @@ struct gemm_pipeline : pipeline {
     }
 };
 
-/* Loads a k-tile of so many rows of a, or columns of b.  A K-major one is one box. */
+/* Loads a k-tile of so many rows of a, or columns of b; if K-major, in one box. */
 template <int Lines, major Major, bool Multicast>
 static __device__ inline void load_k_tile(uint32_t to, const CUtensorMap *map, int line, int k,
                                           int b, uint32_t barrier)
@@ -262,7 +238,7 @@ static __device__ inline void load_k_tile(uint32_t to, const CUtensorMap *map, i
     }
 }
 
-/* Loads the source operand of two subtiles of each warpgroup, or in 32 bits of one. */
+/* Loads the source operand of two subtiles of each warpgroup, of one in 32 bits. */
 template <typename P>
 static __device__ inline void load_source(const gemm_args &g, const warpgroup_tile (&t)[2],
                                           int part, uint32_t stage, uint32_t full,
@@ -281,7 +257,7 @@ static __device__ inline void load_source(const gemm_args &g, const warpgroup_ti
     }
 }
 
-/* Loads all of a tile, by one warp. */
+/* Loads all stages of a tile, by one warp. */
 template <typename P, major A, major B>
 static __device__ inline void load_tile(const gemm_args &g, int64_t number, const gemm_pipeline &p,
                                         gemm_state *to, const CUtensorMap *a, const CUtensorMap *b,
@@ -314,8 +290,8 @@ static __device__ inline void load_tile(const gemm_args &g, int64_t number, cons
 
 /* ---- main loop ------------------------------------------------------------------------------- */
 
-/* A stage is released by each warp of the consumers of all blocks that write to it, or by whoever
- * does it for `warps` of them. */
+/* Releases a stage for `warps` warps.  Each consumer warp of all blocks that load to the stage has
+ * to release it, or a store warp for the four of its consumer. */
 template <typename P>
 static __device__ inline void release_stage_if(const gemm_pipeline &p, uint32_t stage, bool pred,
                                                uint32_t warps = 1)
@@ -328,7 +304,7 @@ static __device__ inline void release_stage_if(const gemm_pipeline &p, uint32_t 
 }
 
 /* Adds the product to the accumulators.  A stage is released one k-tile later, when its MMAs are
- * done for sure. */
+ * certainly complete. */
 template <typename P, typename T, major A, major B, int Across>
 static __device__ inline void multiply_k_tiles(float (&d)[SUBTILES][32], const gemm_args &g,
                                                uint32_t warpgroup, const gemm_pipeline &p,
@@ -362,7 +338,7 @@ static __device__ inline void multiply_k_tiles(float (&d)[SUBTILES][32], const g
     release_stage_if<P>(p, previous, true);
 }
 
-/* Releases the next n stages, which this warpgroup has no use for. */
+/* Releases the next n stages unread. */
 template <typename P>
 static __device__ inline void skip_stages(const gemm_pipeline &p, int n, gemm_state *from)
 {

@@ -1,4 +1,4 @@
-/* hopper_gemm_1x1.cu - the GEMM for Hopper by single blocks, with tiles of 256 x 128: full or
+/* hopper_gemm_1x1.cu - the GEMM for Hopper with tiles of 256 x 128 by single blocks: full or
  * symmetric products of 16-bit operands, batched, with a fused epilogue. */
 #include "device/cuda/hopper_gemm_kernel.cuh"
 

@@ -1,11 +1,12 @@
-/* hopper_gemm_epilogue.cuh - the epilogue of the GEMM for Hopper: what becomes of the accumulators.
+/* hopper_gemm_epilogue.cuh - the epilogue of the GEMM for Hopper: from accumulators to c.
  *
- * The source operand comes through the pipeline as if it were some more k-tiles.  c leaves as
- * subtiles by way of shared memory; in 32 bits four lanes have a sector of memory, so c is written
- * directly, and only what is mirrored goes through shared memory.
+ * The source operand comes through the pipeline like further k-tiles.  Subtiles of c are stored
+ * through shared memory.  In 32 bits four lanes fill a sector of memory: the 2x1 policy then writes
+ * c directly, and only mirrored subtiles go through shared memory.
  *
- * Of a symmetric product, subtiles below the diagonal are stored twice.  In one on the diagonal the
- * 8 x 8 blocks below it are, those above never; within a block on it, the lower half counts. */
+ * Of a symmetric product, subtiles below the diagonal are stored twice, as they are and
+ * mirrored.  In a subtile on the diagonal this holds for its 8 x 8 blocks; blocks on the diagonal
+ * are mirrored from their lower half, and those above are not stored. */
 #ifndef MS_DEVICE_CUDA_HOPPER_GEMM_EPILOGUE_CUH
 #define MS_DEVICE_CUDA_HOPPER_GEMM_EPILOGUE_CUH
 
@@ -21,7 +22,7 @@ struct consumer_thread { /* a thread's place in its warpgroup */
 
 /* ---- accumulators ---------------------------------------------------------------------------- */
 
-/* Where beta is 0, the source may hold anything. */
+/* Where beta is 0, even a NaN of the source is ignored. */
 static __device__ inline float with_source(float alpha, float d, float beta, float source)
 {
     return fmaf(beta, beta != 0.0f ? source : 0.0f, alpha * d);
@@ -56,7 +57,7 @@ static __device__ inline void add_source_subtile(float (&d)[32], float alpha, fl
         }
 }
 
-/* Adds the source from its stages, which are released. */
+/* Adds the source from its stages and releases them. */
 template <typename P>
 static __device__ inline void add_source(float (&d)[SUBTILES][32], const gemm_args &g, float alpha,
                                          float beta, const consumer_thread &me,
@@ -75,14 +76,14 @@ static __device__ inline void add_source(float (&d)[SUBTILES][32], const gemm_ar
         else
             add_source_subtile<float>(d[q], alpha, beta, me, stage);
         if (!is_f32 && q % 2 == 0) continue;
-        __syncwarp(); /* the whole warp has read */
+        __syncwarp(); /* the whole warp has read the stage */
         release_stage_if<P>(p, from->index, true);
         ++*from;
     }
 }
 
-/* Makes an 8 x 8 block on the diagonal symmetric from its lower half: (r, c) and (r, c + 1) are
- * this lane's, and what lies above comes from lane 4 c + r / 2 and the one that follows 4 later. */
+/* Makes an 8 x 8 block on the diagonal symmetric from its lower half: this lane has x = (r, c) and
+ * y = (r, c + 1); their mirror images are in lanes 4 c + r / 2 and 4 later. */
 static __device__ inline void mirror_block(float &x, float &y, int r, int c)
 {
     const float left0 = __shfl_sync(ALL_LANES, x, 4 * c + r / 2);
@@ -105,7 +106,7 @@ static __device__ inline double finish_diagonal(float (&d)[32], const gemm_probl
     double    trace = 0.0;
 #pragma unroll
     for (int j = 0; j < 8; j++) {
-        const int e = 4 * j + 2 * (j % 2); /* here is even: block j can only be its row j % 2 */
+        const int e = 4 * j + 2 * (j % 2); /* `here` is even, so block j is on it for h = j % 2 */
         if (j / 2 * 2 == here) {
             if (symmetric) mirror_block(d[e], d[e + 1], r, c);
             const bool inside = 8 * j + r < rows;
@@ -116,7 +117,7 @@ static __device__ inline double finish_diagonal(float (&d)[32], const gemm_probl
     return trace;
 }
 
-/* Clears what lies beyond the last row and column: it need not be 0 where an operand is not
+/* Clears elements beyond the last row and column, which need not be 0 where an operand is not
  * finite. */
 static __device__ inline void clear_outside(float (&d)[32], const gemm_problem &g, int row, int col,
                                             const consumer_thread &me)
@@ -130,8 +131,8 @@ static __device__ inline void clear_outside(float (&d)[32], const gemm_problem &
 }
 
 /* Returns twice the sum of squares of N subtiles side by side.  Where c is symmetric, blocks below
- * the diagonal are in it twice, and those above are not what c holds; `here` is the first block of
- * row h = 0 that is not below. */
+ * the diagonal count twice, and those above, which are not what c holds, not at all; `here` is the
+ * first block of row h = 0 that is not below.  Selecting 0 avoids a branch for each pair. */
 template <typename Real, int N>
 static __device__ inline Real sum_squares(const float (*d)[32], int here)
 {
@@ -142,7 +143,8 @@ static __device__ inline Real sum_squares(const float (*d)[32], int here)
         for (int h = 0; h < 2; h++) {
             const float *at = &d[j / 8][4 * (j % 8) + 2 * h];
             const Real   x = (Real)at[0], y = (Real)at[1];
-            if (j <= here + h) sum[h] += (j < here + h ? (Real)2 : (Real)1) * (x * x + y * y);
+            const Real   two = x * x + y * y;
+            sum[h] += j < here + h ? (Real)2 * two : j == here + h ? two : (Real)0;
         }
     return sum[0] + sum[1];
 }
@@ -193,9 +195,10 @@ static __device__ inline partial_sums finish_tile(float (&d)[SUBTILES][32], cons
                 sum.trace += finish_diagonal(d[q], g.problem, is_symmetric<P>(g), by.diag, row, me);
             clear_outside(d[q], g.problem, row, col, me);
             if (e.sumsq == NULL || q % P::SUM_ACROSS != last) continue;
-            const int here = is_symmetric<P>(g)
-                                 ? (row - col) / 8 + last * (SUBTILE / 8) + (int)me.warp * 2
-                                 : P::SUM_ACROSS * (SUBTILE / 8);
+            const bool crosses = P::SUM_ACROSS == 1 ? row == col : t.row == t.col;
+            const int  here    = is_symmetric<P>(g) && crosses
+                                     ? (row - col) / 8 + last * (SUBTILE / 8) + (int)me.warp * 2
+                                     : P::SUM_ACROSS * (SUBTILE / 8);
             sum.squares += sum_squares<P::SUM_ACROSS>(&d[q - last], here);
         }
     if (!is_symmetric<P>(g)) sum.squares *= 0.5;
@@ -208,7 +211,7 @@ static __device__ inline void store_sum(double x, const consumer_thread &me, dou
 {
     const int barrier = 1 + (int)me.warpgroup;
     x                 = warp_sum(x);
-    named_barrier_sync(barrier, WARPGROUP); /* the last sum was read */
+    named_barrier_sync(barrier, WARPGROUP); /* the previous sum was read */
     if (me.lane == 0) room[me.warp] = x;
     named_barrier_sync(barrier, WARPGROUP);
     if (me.warp == 0 && me.lane == 0) *partial = room[0] + room[1] + room[2] + room[3];
@@ -216,7 +219,7 @@ static __device__ inline void store_sum(double x, const consumer_thread &me, dou
 
 /* ---- subtiles to shared memory --------------------------------------------------------------- */
 
-/* Writes a subtile as it is or transposed: then row c of the shared memory tile has column c. */
+/* Writes a subtile as it is, or transposed: row c of the shared memory tile is its column c. */
 template <typename T, bool Transposed>
 static __device__ inline void write_subtile(const float (&d)[32], const consumer_thread &me,
                                             uint32_t smem)
@@ -233,8 +236,8 @@ static __device__ inline void write_subtile(const float (&d)[32], const consumer
             pack_pair<T>(d[4 * j + 4], d[4 * j + 5]), pack_pair<T>(d[4 * j + 6], d[4 * j + 7]));
 }
 
-/* Writes a subtile on the diagonal: blocks up to it as they are, those below it transposed as
- * well. */
+/* Writes a subtile on the diagonal: its blocks on and below the diagonal as they are, those below
+ * it also transposed. */
 template <typename T>
 static __device__ inline void write_diagonal_subtile(const float (&d)[32],
                                                      const consumer_thread &me, uint32_t smem)
@@ -252,8 +255,21 @@ static __device__ inline void write_diagonal_subtile(const float (&d)[32],
         }
 }
 
-/* Writes a subtile transposed in 32 bits, to two tiles of 32 columns.  On the diagonal with what is
- * not transposed. */
+/* Writes a subtile in 32 bits, to two tiles of 32 columns. */
+static __device__ inline void write_subtile_f32(const float (&d)[32], const consumer_thread &me,
+                                                uint32_t smem)
+{
+    const swizzled_address to = pairs_of_f32(me, smem);
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            store_shared(to.at(j / 4 * SMEM_TILE + h * 8 * SMEM_ROW_BYTES, j % 4 * 32),
+                         d[4 * j + 2 * h], d[4 * j + 2 * h + 1]);
+}
+
+/* Writes a subtile transposed in 32 bits, to two tiles of 32 columns.  A subtile on the diagonal is
+ * written as by write_diagonal_subtile. */
 template <bool Diagonal>
 static __device__ inline void write_transposed_f32(const float (&d)[32], const consumer_thread &me,
                                                    uint32_t smem)
@@ -301,25 +317,24 @@ static __device__ inline void store_f32(const float (&d)[32], const gemm_args &g
 
 /* ---- epilogue store pipeline ----------------------------------------------------------------- */
 
-/* A consumer asks for shared memory for a subtile (acquire), writes it and hands it over (commit).
+/* A consumer acquires shared memory for a subtile, writes the subtile and commits it.
  *
- * Without store warps the consumer's first thread has TMA store from the staging buffer, which has
- * room for two subtiles of 16 bits or one of 32.
+ * Without store warps the consumer's first thread has TMA store from the staging buffer, which
+ * holds two subtiles of 16 bits or one of 32.
  *
  * With store warps, one for each consumer, shared memory comes in store stages: the first is the
- * staging buffer, others are stages of the main loop's pipeline.  When a store stage is full the
- * store warp has TMA store it, and says when its place is free again.  So the consumer has written
- * and goes on. */
+ * staging buffer, others are stages of the main loop's pipeline.  When a store stage is full, the
+ * store warp has TMA store it and then releases it, so that the consumer need not wait. */
 struct store_pipeline {
     uint32_t staging, staging_free; /* addresses: of the buffer, and of its mbarrier */
     uint32_t written;               /* address of the mbarriers of the store stages */
     uint32_t uses;                  /* of the staging buffer */
-    int      stages;                /* of this tile, begun */
-    int      left;                  /* tiles of shared memory in the last one */
+    int      stages;                /* store stages begun for this tile */
+    int      left;                  /* free tiles of shared memory in the last one */
     uint32_t next;                  /* address of the next tile */
 };
 
-/* The store pipeline of a consumer.  Its mbarriers lie after those of the main loop's pipeline. */
+/* Returns the store pipeline of a consumer, whose mbarriers lie after the main loop's. */
 static __device__ inline store_pipeline store_pipeline_of(const gemm_pipeline &p, uint32_t which)
 {
     const uint32_t more = p.empty + MBARRIER * STAGES;
@@ -330,15 +345,15 @@ static __device__ inline store_pipeline store_pipeline_of(const gemm_pipeline &p
     return to;
 }
 
-/* Returns where a store stage lies in a stage of the main loop's pipeline: each consumer has half
- * of it. */
+/* Returns the address of a store stage: each consumer has half of a stage of the main loop's
+ * pipeline. */
 static __device__ inline uint32_t store_stage(const gemm_pipeline &p, const gemm_state &at,
                                               uint32_t warpgroup)
 {
     return p.stage(at) + warpgroup * (STAGE_BYTES / 2);
 }
 
-/* Hands a store stage to the store warp.  Each thread of the consumer calls it. */
+/* Passes a store stage to the store warp, by all threads of the consumer. */
 static __device__ inline void commit_store_stage(const store_pipeline &to)
 {
     tma_store_fence();
@@ -346,7 +361,7 @@ static __device__ inline void commit_store_stage(const store_pipeline &to)
     mbarrier_arrive_if(to.written + MBARRIER * (to.stages - 1), threadIdx.x % WARP == 0);
 }
 
-/* Begins a store stage as soon as its memory is free. */
+/* Waits for the memory of the next store stage and begins it. */
 static __device__ inline void acquire_store_stage(const gemm_args &g, const consumer_thread &me,
                                                   const gemm_pipeline &p, gemm_state *from,
                                                   store_pipeline *to)
@@ -363,7 +378,7 @@ static __device__ inline void acquire_store_stage(const gemm_args &g, const cons
     ++*from;
 }
 
-/* Returns where the next `tiles` tiles of shared memory are to be written. */
+/* Returns the address of the next `tiles` tiles of shared memory, once they are free. */
 template <typename P>
 static __device__ inline uint32_t store_acquire(const gemm_args &g, int tiles,
                                                 const consumer_thread &me, const gemm_pipeline &p,
@@ -390,7 +405,7 @@ static __device__ inline uint32_t store_acquire(const gemm_args &g, int tiles,
     }
 }
 
-/* The tiles at `smem` were written; they are c's from (row, col) on. */
+/* Stores the tiles written at `smem` to c, from (row, col) on. */
 template <typename P>
 static __device__ inline void store_commit(int tiles, const consumer_thread &me, uint32_t smem,
                                            int b, int row, int col, store_pipeline *to,
@@ -407,7 +422,8 @@ static __device__ inline void store_commit(int tiles, const consumer_thread &me,
     }
 }
 
-/* Ends a warpgroup tile.  With store warps it has as many store stages each time, be they empty. */
+/* Ends a warpgroup tile.  With store warps, it fills up its number of store stages by empty
+ * ones. */
 template <typename P>
 static __device__ inline void store_end(const gemm_args &g, const consumer_thread &me,
                                         const gemm_pipeline &p, gemm_state *from,
@@ -423,7 +439,10 @@ static __device__ inline void store_end(const gemm_args &g, const consumer_threa
     }
 }
 
-/* Stores c, and where it is symmetric what is mirrored. */
+/* Stores c, and where it is symmetric the mirrored subtiles.  Both dtypes take one path, and only
+ * subtiles that can lie above the diagonal ask whether they do: otherwise the compiler does not see
+ * that coordinates and addresses are the same in all lanes, and makes a loop over the lanes of each
+ * TMA store, which costs 200 cycles. */
 template <typename P, typename T>
 static __device__ inline void store_tile(const float (&d)[SUBTILES][32], const gemm_args &g,
                                          const warpgroup_tile &t, const consumer_thread &me,
@@ -431,41 +450,42 @@ static __device__ inline void store_tile(const float (&d)[SUBTILES][32], const g
                                          store_pipeline *to, const CUtensorMap *c)
 {
     const bool symmetric = is_symmetric<P>(g), is_f32 = g.epilogue.c_is_f32;
+    const int  tiles = is_f32 ? 2 : 1; /* of shared memory for a subtile */
 #pragma unroll
     for (int q = 0; q < SUBTILES; q++) {
         const int  row = row_of<P>(t, q), col = col_of<P>(t, q);
         const bool diagonal = symmetric && row == col;
         if (!computes<P>(t, q)) continue;
-        if (P::DOWN > 1 && symmetric && row < col) continue; /* above the diagonal */
-        if (is_f32 && !diagonal) store_f32(d[q], g, t.b, row, col, me);
-        if (is_f32 && !symmetric) continue;
-        if (is_f32) {
-            const uint32_t smem = store_acquire<P>(g, 2, me, p, from, to);
-            if (diagonal)
+        if (P::DOWN > 1 && q / P::ACROSS < q % P::ACROSS && symmetric && row < col) continue;
+        if (P::STORE_WARPS && is_f32 && !diagonal)
+            store_f32(d[q], g, t.b, row, col, me);
+        else {
+            const uint32_t smem = store_acquire<P>(g, tiles, me, p, from, to);
+            if (diagonal && is_f32)
                 write_transposed_f32<true>(d[q], me, smem);
+            else if (diagonal)
+                write_diagonal_subtile<T>(d[q], me, smem);
+            else if (!P::STORE_WARPS && is_f32)
+                write_subtile_f32(d[q], me, smem);
             else
-                write_transposed_f32<false>(d[q], me, smem);
-            store_commit<P>(2, me, smem, t.b, col, row, to, c);
-            continue;
+                write_subtile<T, false>(d[q], me, smem);
+            store_commit<P>(tiles, me, smem, t.b, row, col, to, c);
         }
-        uint32_t smem = store_acquire<P>(g, 1, me, p, from, to);
-        if (diagonal)
-            write_diagonal_subtile<T>(d[q], me, smem);
-        else
-            write_subtile<T, false>(d[q], me, smem);
-        store_commit<P>(1, me, smem, t.b, row, col, to, c);
         if (!symmetric || diagonal) continue;
-        smem = store_acquire<P>(g, 1, me, p, from, to);
-        write_subtile<T, true>(d[q], me, smem);
-        store_commit<P>(1, me, smem, t.b, col, row, to, c);
+        const uint32_t smem = store_acquire<P>(g, tiles, me, p, from, to);
+        if (is_f32)
+            write_transposed_f32<false>(d[q], me, smem);
+        else
+            write_subtile<T, true>(d[q], me, smem);
+        store_commit<P>(tiles, me, smem, t.b, col, row, to, c);
     }
     store_end<P>(g, me, p, from, to);
 }
 
 /* ---- store warps ----------------------------------------------------------------------------- */
 
-/* Stores what a consumer hands over of a tile.  It frees the staging buffer last of all: then the
- * consumer can never be a whole tile ahead, and no mbarrier passes twice unseen.  Shared memory
+/* Stores the store stages of a warpgroup tile.  It releases the staging buffer last, so that the
+ * consumer is never a whole tile ahead and no mbarrier completes two phases unseen.  Shared memory
  * tiles alternate: in 16 bits a subtile as it is and transposed, in 32 bits the halves of the
  * transposed one. */
 template <typename P>

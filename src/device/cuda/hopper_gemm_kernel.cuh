@@ -1,8 +1,8 @@
-/* hopper_gemm_kernel.cuh - the GEMM for Hopper: its kernel, and how a policy's kernels are chosen
- * and launched.
+/* hopper_gemm_kernel.cuh - the GEMM for Hopper: its kernel, and the choice and launch of a policy's
+ * kernels.
  *
  * TMA takes addresses and strides that are multiples of 16 bytes, and stacks, not pointer arrays.
- * A product that is not so is not handled, nor is one on another chip (is_usable of
+ * Products of other operands are not handled, nor those on other chips (is_usable of
  * tensor_map.cuh). */
 #ifndef MS_DEVICE_CUDA_HOPPER_GEMM_KERNEL_CUH
 #define MS_DEVICE_CUDA_HOPPER_GEMM_KERNEL_CUH
@@ -15,7 +15,7 @@
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* Initialises the mbarriers, which the block or the cluster sees then. */
+/* Initialises the mbarriers and makes them visible to the block or cluster. */
 template <typename P> static __device__ inline void init_barriers(const gemm_pipeline &p)
 {
     if (threadIdx.x == 0) {
@@ -105,7 +105,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
             });
         }
     }
-    if (P::CLUSTER > 1) cluster_sync(); /* the other block may still write here, or arrive */
+    if (P::CLUSTER > 1) cluster_sync(); /* the other block may still load to this one, or arrive */
 #endif
 }
 
@@ -113,15 +113,19 @@ static __global__ void __launch_bounds__(THREADS, 1)
 
 typedef void (*gemm_kernel)(gemm_args, CUtensorMap, CUtensorMap, CUtensorMap, CUtensorMap);
 
+template <typename P, typename T> static gemm_kernel kernel_of(bool a_mn_major, bool b_mn_major)
+{
+    if (b_mn_major)
+        return a_mn_major ? gemm_k<P, T, MN_MAJOR, MN_MAJOR> : gemm_k<P, T, K_MAJOR, MN_MAJOR>;
+    if constexpr (!P::SYMMETRIC)
+        if (a_mn_major) return gemm_k<P, T, MN_MAJOR, K_MAJOR>;
+    return gemm_k<P, T, K_MAJOR, K_MAJOR>;
+}
+
 template <typename P> static gemm_kernel kernel_for(bool bf16, bool a_mn_major, bool b_mn_major)
 {
-    static const gemm_kernel kernels[] = {
-        gemm_k<P, __half, K_MAJOR, K_MAJOR>,         gemm_k<P, __half, K_MAJOR, MN_MAJOR>,
-        gemm_k<P, __half, MN_MAJOR, K_MAJOR>,        gemm_k<P, __half, MN_MAJOR, MN_MAJOR>,
-        gemm_k<P, __nv_bfloat16, K_MAJOR, K_MAJOR>,  gemm_k<P, __nv_bfloat16, K_MAJOR, MN_MAJOR>,
-        gemm_k<P, __nv_bfloat16, MN_MAJOR, K_MAJOR>, gemm_k<P, __nv_bfloat16, MN_MAJOR, MN_MAJOR>,
-    };
-    return kernels[4 * bf16 + 2 * a_mn_major + b_mn_major];
+    return bf16 ? kernel_of<P, __nv_bfloat16>(a_mn_major, b_mn_major)
+                : kernel_of<P, __half>(a_mn_major, b_mn_major);
 }
 
 /* Fills in the problem, the schedule and the epilogue; false where the GEMM does not handle
@@ -134,16 +138,15 @@ template <typename P> static bool describe(const ms_cuda *cuda, const ms_product
     if (ms_dtype_bytes(p->a.dtype) != 2 || m > most || n > most || k > most) return false;
     if (p->c.trans || (has_source && (p->source.trans || p->source.dtype == MUSEC_F64)))
         return false;
-    if (P::SYMMETRIC && !p->symmetric) return false;
+    if (P::SYMMETRIC && (!p->symmetric || (p->a.trans && p->b.trans))) return false;
 
     const int64_t down = (m - 1) / P::TILE + 1, across = (n - 1) / P::TILE + 1;
     const int64_t tiles = P::tiles(down, across, p->symmetric), total = tiles * p->c.count;
     const int64_t clusters = ms_min_i64(total, cuda->sm_count / P::CLUSTER);
-    if (tiles > INT32_MAX || p->c.count > INT32_MAX || total / clusters > INT32_MAX) return false;
-    g->problem = { (int)m, (int)n, (int)((k - 1) / K_TILE + 1), p->symmetric, p->mask.data };
-    const int64_t rounds = (total - 1) / clusters + 1;
-    g->schedule = { (int)down, tiles, total, P::SCHEDULER_STRIDE == 0 ? total : rounds * clusters,
-                    (uint32_t)clusters };
+    if (tiles > INT32_MAX || p->c.count > INT32_MAX || total / clusters > MAX_ROUNDS) return false;
+    g->problem  = { (int)m, (int)n, (int)((k - 1) / K_TILE + 1), p->symmetric, p->mask.data };
+    g->schedule = { (int)down, tiles, total, (uint32_t)clusters,
+                    (uint32_t)((total - 1) / clusters + 1) };
 
     gemm_epilogue &e = g->epilogue;
     e.alpha          = number_of(p->alpha);
@@ -176,7 +179,7 @@ static musec_status launch(ms_device *d, const gemm_args &g, const ms_product *p
     return st;
 }
 
-/* *handled: the policy's kernels took the product, and the status tells what became of it. */
+/* *handled: was the product supported, and launched unless the status is an error? */
 template <typename P>
 static musec_status run_gemm(ms_device *d, ms_cuda_hopper which, const ms_product *p, bool *handled)
 {

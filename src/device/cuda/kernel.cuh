@@ -1,8 +1,8 @@
 /* kernel.cuh - what kernels share: elements of any dtype, powers, sums over a block, launches.
  *
- * An operand carries its dtype to the kernel and loads branch on it: the branch is the same for all
- * threads and costs nothing beside the memory.  So a kernel is compiled once for float (float32,
- * bf16, f16) and, where it has to be, once more for double. */
+ * An operand carries its dtype to the kernel and loads branch on it: the branch is uniform and
+ * costs nothing beside the memory access.  So a kernel is compiled once for float (float32, bf16,
+ * f16) and where needed once more for double. */
 #ifndef MS_DEVICE_CUDA_KERNEL_CUH
 #define MS_DEVICE_CUDA_KERNEL_CUH
 
@@ -19,7 +19,7 @@ static constexpr unsigned ALL_LANES = 0xffffffffu; /* the mask of a whole warp *
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-/* Real: float for operands of at most 32 bits, or double for any. */
+/* Loads element i; Real is float for operands of at most 32 bits, or double for any. */
 template <typename Real>
 static __device__ inline Real load(const void *p, int64_t i, musec_dtype dtype)
 {
@@ -73,7 +73,7 @@ template <typename T> static __device__ inline float2 unpack_pair(uint32_t word)
     return __half22float2(*(const __half2 *)&word);
 }
 
-/* VECTOR elements from i on, i being a multiple of VECTOR and p aligned to 16 bytes. */
+/* Loads VECTOR elements from i on, i being a multiple of VECTOR and p aligned to 16 bytes. */
 static __device__ inline void load_vector(const void *p, int64_t i, musec_dtype dtype,
                                           float (&x)[VECTOR])
 {
@@ -94,23 +94,7 @@ static __device__ inline void load_vector(const void *p, int64_t i, musec_dtype 
     }
 }
 
-static __device__ inline void store_vector(void *p, int64_t i, musec_dtype dtype,
-                                           const float (&x)[VECTOR])
-{
-    if (dtype == MUSEC_F32) {
-        ((float4 *)p)[i / 4]     = make_float4(x[0], x[1], x[2], x[3]);
-        ((float4 *)p)[i / 4 + 1] = make_float4(x[4], x[5], x[6], x[7]);
-        return;
-    }
-    uint32_t part[4];
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-        part[k] = dtype == MUSEC_BF16 ? pack_pair<__nv_bfloat16>(x[2 * k], x[2 * k + 1])
-                                      : pack_pair<__half>(x[2 * k], x[2 * k + 1]);
-    ((uint4 *)p)[i / VECTOR] = make_uint4(part[0], part[1], part[2], part[3]);
-}
-
-/* May rows of x be read in vectors?  Every row must begin at 16 bytes and hold whole vectors. */
+/* Can rows of x be read in vectors: is every row aligned to 16 bytes and made of whole vectors? */
 static inline bool is_vector(const ms_mat *x)
 {
     const int64_t each = (int64_t)ms_dtype_bytes(x->dtype), in16 = 16 / each;
@@ -128,7 +112,7 @@ static inline bool is_vector(const ms_mat *x)
 
 static constexpr float LOG2_E = 1.4426950408889634f;
 
-/* 2^x within 2^-22 of it; below the smallest normal number it is 0. */
+/* Returns 2^x with a relative error of at most 2^-22; subnormal results are 0. */
 static __device__ inline float exp2_approx(float x)
 {
     float y;
@@ -136,7 +120,7 @@ static __device__ inline float exp2_approx(float x)
     return y;
 }
 
-/* x^(-1/2) within 2^-22 of it; x is a normal number. */
+/* Returns x^(-1/2) with a relative error of at most 2^-22; x is a normal number. */
 static __device__ inline float rsqrt_approx(float x)
 {
     float y;
@@ -144,7 +128,7 @@ static __device__ inline float rsqrt_approx(float x)
     return y;
 }
 
-/* 1 / x within 2^-22 of it; x and 1 / x are normal numbers. */
+/* Returns 1 / x with a relative error of at most 2^-22; x and 1 / x are normal numbers. */
 static __device__ inline float rcp_approx(float x)
 {
     float y;
@@ -162,8 +146,9 @@ template <typename Real> static __device__ inline Real warp_sum(Real x)
     return x;
 }
 
-/* Sums over all threads of a block (whole warps, at most 32), for all of them, in an order that
- * depends on their number alone.  `shared` has 32 numbers of shared memory, free again after. */
+/* Gives all threads of a block (whole warps, at most 32) the sum of x, in an order that depends
+ * only on their number.  `shared` has 32 numbers of shared memory, which may be reused
+ * afterwards. */
 template <typename Real> static __device__ inline Real block_sum(Real x, Real *shared)
 {
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
@@ -176,27 +161,27 @@ template <typename Real> static __device__ inline Real block_sum(Real x, Real *s
     return x;
 }
 
-/* ---- one kernel after another ---------------------------------------------------------------- */
+/* ---- programmatic dependent launch ----------------------------------------------------------- */
 
 /* Waits for the kernel before and triggers the next (programmatic dependent launch, PDL).  Every
  * thread of a kernel that launch_kernel launches calls it before it touches global memory: it waits
  * until the work that was queued before is done and all that it wrote can be seen.  Chips from 9.0
- * on take blocks of such a kernel while the one before still runs.  When that ends, they are in
- * place and have set up shared memory, barriers and tensor maps, for which parameters will do.  On
+ * on start blocks of such a kernel while the one before still runs.  When that ends, they are
+ * resident and have set up shared memory, barriers and tensor maps, which need only parameters.  On
  * other chips, and in a kernel that is launched otherwise, it does nothing.
  *
- * Let kernels A, B, C follow one another.
- * - B waits for the whole of A, so it does not overwrite what A still reads.
- * - C waits for B alone, and that is enough: B does not end before its blocks do, and they wait for
- *   A.  So a block that finds nothing to do has to wait too, before it looks: its mask is global
- *   memory.  So has every block of a cluster, and every warp, whatever its part is.
- * - Other kernels, a library's kernels and copies begin when all before them is done.  If one of
- *   them lets the next come early, that one waits for it all the same.
+ * Let kernels A, B, C follow one another.  - B waits for the whole of A, so it does not overwrite
+ * what A still reads.  - C waits for B only, and that is enough: B does not end before its blocks
+ * do, and they wait for
+ *   A.  So a block without work also has to wait before it reads its mask, which is global memory,
+ *   and so has every block of a cluster and every warp.
+ * - Other kernels, those of libraries and copies begin when everything before them is done.  If one
+ *   of them triggers the next kernel early, that one waits for it all the same.
  *
- * Then it lets blocks of the next kernel come.  They do when ALL blocks of this one have called or
- * ended, so when none is left to be placed: they take what is free or gets free of a processor, and
- * never keep a block that they wait for from running.  As this comes after the wait, one kernel at
- * most is waiting, and it waits for one that runs. */
+ * Then it triggers the next kernel, whose blocks start when ALL blocks of this one have called it
+ * or ended.  None is then left to be scheduled, so they take free resources of a multiprocessor and
+ * never keep a block that they wait for from running.  As the trigger follows the wait, at most one
+ * kernel waits, and the one that it waits for runs. */
 static __device__ inline void pdl_wait_trigger()
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -205,8 +190,8 @@ static __device__ inline void pdl_wait_trigger()
 #endif
 }
 
-/* Queues a kernel that calls pdl_wait_trigger, in clusters of so many blocks.  What becomes of it:
- * launched(). */
+/* Queues a kernel that calls pdl_wait_trigger, in clusters of so many blocks; launched() returns
+ * the status. */
 template <typename... Params, typename... Args>
 static inline void launch_clusters(ms_device *d, void (*kernel)(Params...), unsigned cluster,
                                    dim3 blocks, dim3 threads, size_t shared, const Args &...args)
@@ -247,7 +232,7 @@ static inline unsigned blocks_for(ms_device *d, int64_t n, int threads)
     return (unsigned)(need < most ? need : most);
 }
 
-/* After a launch: was it taken?  What fails while it runs shows at the next wait. */
+/* Returns the status of the last launch.  Failures while it runs are reported by the next wait. */
 static inline musec_status launched(ms_device *d, const char *what)
 {
     return ms_cuda_status(d, cudaGetLastError(), what);

@@ -1,4 +1,4 @@
-/* library.c - CUDA's libraries, opened when first needed, or a little before. */
+/* library.c - CUDA's libraries: opening them at their first use, and preloading. */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "core/thread.h"
 #include "device/cuda/cuda.h"
 
-/* Where installers put them when they tell the loader nothing. */
+/* Where installers put libraries without telling the dynamic loader. */
 static const char *const places[] = { "",
                                       "/usr/local/cuda/lib64/",
                                       "/usr/local/cuda/lib/",
@@ -57,8 +57,8 @@ void ms_cuda_library_close(void *library)
 
 /* ---- preloading ------------------------------------------------------------------------------ */
 
-/* Products, then attention: cuDNN opens its parts by these names when a plan is first made.  They
- * stay open, as those do that are opened where they are needed. */
+/* cuBLASLt, then cuDNN, which opens its sublibraries by these names when it makes its first
+ * plan.  All stay open until the program ends. */
 static const char *const preloaded[][3] = { { "libcublasLt.so.13", "libcublasLt.so.12", NULL },
                                             { "libcudnn.so.9", NULL },
                                             { "libcudnn_graph.so.9", NULL },

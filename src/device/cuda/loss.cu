@@ -7,19 +7,19 @@
  * targets are read before anything is written and their gradients are written last, over what the
  * rest of the row's formula put there.
  *
- * Rows of 16 bits whose products slope e fit into shared memory are read once and written once,
- * and each element takes its exponential functions once: what is written at last is only scaled.  A
- * block goes from row to row, and in one loop over a thread's own columns it writes the row before,
- * takes the exponential functions of this one and sends for the next: memory is busy all the time.
- * So that nobody waits for the row's largest logit, exponentials are relative to a level that a
- * thread knows by itself: the cap's bound if that is near enough, else the largest logit of its own
- * columns; the sums are made relative to one top when all are done.  Targets and losses are the
- * business of a warp that has no columns: all others would wait for it at the end of each row.
+ * Rows of 16 bits whose products slope e fit into shared memory are read once and written once, and
+ * exponentials are computed once for each element: the products only have to be scaled in the
+ * end.  A block walks over rows, and in one loop over a thread's columns it stores the previous
+ * row, computes the exponentials of this one and loads the next, which keeps memory busy all the
+ * time.  So that no thread waits for the row's largest logit, exponentials are relative to a level
+ * that each thread knows: the bound of the cap if that is small enough, else the largest logit of
+ * its columns; in the end the sums are rescaled to a common level.  Targets and losses are computed
+ * by a warp without columns, so that the other warps need not wait for it at the end of each row.
  *
  * Other rows are read three times, the second and third time from cache.
  *
- * The losses of the rows go to workspace in float64; one block adds them, in an order that depends
- * on their number alone. */
+ * The losses of the rows are stored in a workspace in float64; one block adds them, in an order
+ * that depends only on their number. */
 #include <assert.h>
 #include <float.h>
 #include <type_traits>
@@ -27,21 +27,23 @@
 #include "device/cuda/row.cuh"
 
 enum {
-    MANY       = 992, /* threads that share the columns of a row that is kept: with one warp more */
-    LESS       = 480, /* they fill quarters of a processor evenly.  Where each needs all of its */
-    FEW        = 128, /* columns at once, in registers, LESS; FEW if they are enough, */
-    FEW_BLOCKS = 3,   /* and then so many rows at once on a processor */
-    NARROW     = 14336, /* columns that FEW have, at most */
-    WIDEST     = 57344, /* and the others */
-    FLIGHT     = 3072,  /* vectors of a block on their way at once, where not all have to be */
-    THREADS    = 512,   /* of a block that goes through a row, and of the one that adds up */
-    SPARE      = 1024,  /* bytes of shared memory for all but the row that is kept */
+    /* threads that share the columns of a resident row; with one warp more they fill the four
+     * partitions of a multiprocessor evenly */
+    MANY       = 992,
+    LESS       = 480,   /* where each needs all of its columns at once, in registers */
+    FEW        = 128,   /* for narrow rows */
+    FEW_BLOCKS = 3,     /* of FEW threads on a multiprocessor */
+    NARROW     = 14336, /* the most columns for FEW threads */
+    WIDEST     = 57344, /* the most columns for the others */
+    FLIGHT     = 3072,  /* vectors that a block loads ahead, where it need not load all */
+    THREADS    = 512,   /* of a block of the fallback, and of the one that adds the losses */
+    SPARE      = 1024,  /* bytes of shared memory for all but the resident row */
     BOUNDED    = 40,    /* caps of at most this: exp(-2 BOUNDED) is far from the least number */
 };
 
 /* ---- caps ------------------------------------------------------------------------------------ */
 
-template <typename Real> struct scoring { /* what ms_xent says */
+template <typename Real> struct scoring { /* ms_xent for a kernel */
     ms_cap         cap;
     Real           scale, shift, width, grad_scale;
     const int32_t *targets;
@@ -50,7 +52,7 @@ template <typename Real> struct scoring { /* what ms_xent says */
     double         weights[MS_XENT_TARGETS];
 };
 
-/* z of a raw logit, and dz / draw. */
+/* Returns z of a raw logit, and its slope dz / draw. */
 template <typename Real>
 static __device__ inline Real capped(const scoring<Real> &x, ms_cap cap, Real raw, Real *slope)
 {
@@ -59,7 +61,7 @@ static __device__ inline Real capped(const scoring<Real> &x, ms_cap cap, Real ra
         *slope       = 1 - t * t;
         return x.scale * t;
     }
-    if (cap == MS_CAP_SIGMOID) { /* of |at|, so that both it and 1 minus it are exact */
+    if (cap == MS_CAP_SIGMOID) { /* by |at|, so that neither it nor 1 minus it cancels */
         const Real at = (raw + x.shift) / x.width, e = exp(-fabs(at));
         const Real high = 1 / (1 + e), low = e / (1 + e);
         *slope = x.scale / x.width * low * high;
@@ -71,7 +73,7 @@ static __device__ inline Real capped(const scoring<Real> &x, ms_cap cap, Real ra
 
 /* ---- targets --------------------------------------------------------------------------------- */
 
-/* Targets of row i of the chunk. */
+/* Returns the number of targets of row i of the chunk. */
 template <typename Real>
 static __device__ inline int target_count(const scoring<Real> &x, int64_t i)
 {
@@ -79,7 +81,7 @@ static __device__ inline int target_count(const scoring<Real> &x, int64_t i)
     return left < x.n_weights ? (int)left : x.n_weights;
 }
 
-/* Returns where in row i the target of this lane is: lane k has that of weight k, others -1. */
+/* Returns the column of this lane's target in row i: lane k has that of weight k, others -1. */
 template <typename Real>
 static __device__ inline int target_of(const scoring<Real> &x, int64_t i, int lane)
 {
@@ -94,8 +96,8 @@ template <typename Real> static __device__ inline Real total_weight(const scorin
     return (Real)total;
 }
 
-/* For one warp: the losses of the row, and the gradient of this lane's target, which is at `at` and
- * has that raw logit. */
+/* Stores the losses of the row and returns the gradient of this lane's target, which is in column
+ * `at` and has that raw logit.  A whole warp calls it. */
 template <typename Real>
 static __device__ inline Real settle(const scoring<Real> &x, ms_cap cap, int n, int at, Real raw,
                                      Real top, Real sum, double *losses)
@@ -115,24 +117,29 @@ static __device__ inline Real settle(const scoring<Real> &x, ms_cap cap, int n, 
     return x.grad_scale * slope * (total_weight(x, n) * (exp(z - top) / sum) - (Real)hits);
 }
 
+template <typename Real> static __device__ inline Real warp_max(Real x)
+{
+#pragma unroll
+    for (int step = WARP / 2; step > 0; step /= 2)
+        x = fmax(x, __shfl_xor_sync(ALL_LANES, x, step));
+    return x;
+}
+
 /* Gives all threads of a block the largest x, as block_sum gives the sum. */
 template <typename Real> static __device__ inline Real block_max(Real x, Real *shared)
 {
     const int lane = (int)threadIdx.x % WARP, warps = (int)blockDim.x / WARP;
-    for (int step = WARP / 2; step > 0; step /= 2)
-        x = fmax(x, __shfl_xor_sync(ALL_LANES, x, step));
+    x = warp_max(x);
     if (lane == 0) shared[threadIdx.x / WARP] = x;
     __syncthreads();
-    x = shared[lane < warps ? lane : 0];
-    for (int step = WARP / 2; step > 0; step /= 2)
-        x = fmax(x, __shfl_xor_sync(ALL_LANES, x, step));
+    x = warp_max(shared[lane < warps ? lane : 0]);
     __syncthreads();
     return x;
 }
 
-/* ---- rows of 16 bits, kept ------------------------------------------------------------------- */
+/* ---- resident rows of 16 bits ---------------------------------------------------------------- */
 
-/* a <- 1 / a of four numbers in [1, 2], at the price of one. */
+/* a <- 1 / a of four numbers in [1, 2], with one reciprocal. */
 static __device__ inline void invert_four(float *a)
 {
     const float low = a[0] * a[1], high = a[2] * a[3];
@@ -145,9 +152,8 @@ static __device__ inline void invert_four(float *a)
     a[2] = third;
 }
 
-/* Constants of a thread and a row: what raw logits are multiplied with and moved by, in units of
- * log 2, the bound of the cap, and what exponentials are relative to: BOUND, these two in units of
- * log 2 as well. */
+/* Constants of a thread and a row: factor and shift of raw logits, in units of log 2, the bound of
+ * the cap, and the level of exponentials, these two with BOUND in units of log 2 as well. */
 struct fast_row {
     float by, plus, scale, level;
 };
@@ -165,7 +171,7 @@ static __device__ inline fast_row fast_row_of(const scoring<float> &x, float lev
     return r;
 }
 
-/* The slope in units of this. */
+/* Returns the unit in which soften() gives slopes. */
 template <ms_cap CAP> static __device__ inline float steepest(const scoring<float> &x)
 {
     return CAP == MS_CAP_TANH ? 4.0f : CAP == MS_CAP_SIGMOID ? x.scale / x.width : 1.0f;
@@ -211,8 +217,8 @@ static __device__ inline float soften(const fast_row &f, float (&v)[VECTOR])
     return sum;
 }
 
-/* The largest of a thread's own columns; the least number there is if it has none, so that minus
- * infinity stays below it. */
+/* Returns the largest raw logit of a thread's columns; the lowest finite number if it has none, so
+ * that -infinity stays below it. */
 template <typename T, int RESIDENT>
 static __device__ inline float own_largest(const piece<T, VECTOR> (&raw)[RESIDENT], int first,
                                            int step, int cols)
@@ -238,9 +244,9 @@ static __device__ inline void put_scaled(T *to, float f, const float4 &a, const 
     put(to, v);
 }
 
-/* The warps of workers write here what they found in a row.  There are two, for rows in turn, so
- * that one barrier for each row is enough: who writes into one of them again has met all that read
- * it. */
+/* The results of the worker warps for a row.  There are two, for alternate rows, so that one
+ * barrier for each row is enough: before one is written again, all that read it have passed a
+ * barrier. */
 struct report {
     float top[WARP], sum[WARP];
 };
@@ -249,21 +255,13 @@ struct row_sum { /* of exponentials relative to top */
     float top, sum;
 };
 
-/* Everybody is here, workers and clerk. */
+/* A barrier of the workers and the warp for targets. */
 template <int WORKERS> static __device__ inline void meet()
 {
     asm volatile("bar.sync 1, %0;" ::"n"(WORKERS + WARP) : "memory");
 }
 
-static __device__ inline float warp_max(float x)
-{
-#pragma unroll
-    for (int step = WARP / 2; step > 0; step /= 2)
-        x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, step));
-    return x;
-}
-
-/* Returns a worker's part: the sum of its exponentials, relative to its level. */
+/* Stores the sum of a worker warp's exponentials and the level that it is relative to. */
 template <bool BOUND> static __device__ inline void tell(float level, float sum, report *to)
 {
     const int   warp = (int)threadIdx.x / WARP;
@@ -288,11 +286,12 @@ static __device__ inline row_sum read_all(float level, const report *from)
     return row_sum{ top, warp_sum(sum) };
 }
 
-/* The rows of a block, but for what depends on targets.  Threads write nobody's columns but their
- * own, in memory and in `held`: slope e of the row, first halves of its vectors, then second.
+/* Computes the rows of a block, except what depends on targets.  A thread writes only its own
+ * columns, in memory and in `held`, which has slope e of the row: first halves of its vectors, then
+ * second.
  *
- * Every fetch is one: under a condition, it would either keep the registers of what was there
- * before or go through others and be waited for. */
+ * Every fetch is unconditional: a conditional one would either keep the old contents of its
+ * registers or load to other registers and wait for them. */
 template <typename T, ms_cap CAP, bool BOUND, int WORKERS, int RESIDENT>
 static __device__ inline void work(const scoring<float> &x, const lines<T> &logits, int64_t rows,
                                    int cols, float4 *held, report *reports)
@@ -300,14 +299,14 @@ static __device__ inline void work(const scoring<float> &x, const lines<T> &logi
     constexpr int    step    = WORKERS * VECTOR;
     constexpr int    AHEAD   = BOUND && FLIGHT / WORKERS < RESIDENT
                                    ? FLIGHT / WORKERS
-                                   : RESIDENT; /* a level is of all columns */
+                                   : RESIDENT; /* the level needs all columns */
     const bool       written = x.grad_scale != 0.0f;
     const int        first   = (int)threadIdx.x * VECTOR;
     const int64_t    skip    = (int64_t)gridDim.x * logits.ld; /* from row to row */
     const float      unit    = x.grad_scale * steepest<CAP>(x);
     const float      usual   = unit * total_weight(x, x.n_weights);
     float4          *low = held + threadIdx.x, *high = low + cols / VECTOR;
-    const T         *any = logits.row(0, blockIdx.x); /* fetched where nothing is needed */
+    const T         *any = logits.row(0, blockIdx.x); /* fetched where nothing else is needed */
     T               *own = logits.row(0, blockIdx.x) + first;
     piece<T, VECTOR> raw[RESIDENT];
     float            factor = 0.0f; /* of the row before */
@@ -324,7 +323,7 @@ static __device__ inline void work(const scoring<float> &x, const lines<T> &logi
 #pragma unroll
         for (int k = 0; k < RESIDENT; k++) {
             const int  then = (k + AHEAD) % RESIDENT, at = k * step;
-            const bool here = k + AHEAD < RESIDENT; /* else it is of the next row */
+            const bool here = k + AHEAD < RESIDENT; /* of this row, else of the next */
             if (first + at < cols) {
                 if (behind)
                     put_scaled(own - skip + at, factor, low[k * WORKERS], high[k * WORKERS]);
@@ -337,7 +336,7 @@ static __device__ inline void work(const scoring<float> &x, const lines<T> &logi
             raw[then]     = fetch<T, VECTOR>(is ? (here ? own : own + skip) + then * step : any);
         }
         tell<BOUND>(level, sum, &reports[turn]);
-        meet<WORKERS>(); /* and the row before is written */
+        meet<WORKERS>(); /* the previous row is written, too */
         const row_sum s     = read_all<BOUND, WORKERS>(level, &reports[turn]);
         const float   share = BOUND ? 1.0f : exp2_approx((level - s.top) * LOG2_E);
         const int     n     = target_count(x, i);
@@ -352,8 +351,9 @@ static __device__ inline void work(const scoring<float> &x, const lines<T> &logi
     meet<WORKERS>();
 }
 
-/* Targets, of which nobody then has to wait for: their logits are read before the row's sum is
- * known and anything is written, their gradients are put over the others when those are there. */
+/* Computes the losses and the gradients of targets, by one warp: it reads the targets' logits
+ * before the row is overwritten, and stores their gradients after the workers have stored
+ * theirs. */
 template <typename T, ms_cap CAP, bool BOUND, int WORKERS>
 static __device__ inline void keep_books(const scoring<float> &x, const lines<T> &logits,
                                          int64_t rows, const report *reports, double *losses)
@@ -377,7 +377,7 @@ static __device__ inline void keep_books(const scoring<float> &x, const lines<T>
     if (before >= 0) narrow(grad, row - skip + before);
 }
 
-/* losses: (rows, 2).  BOUND: the cap's bound is the level. */
+/* losses: (rows, 2).  BOUND: the level is the bound of the cap. */
 template <typename T, ms_cap CAP, bool BOUND, int WORKERS, int RESIDENT>
 static __global__ void __launch_bounds__(WORKERS + WARP, WORKERS == FEW ? FEW_BLOCKS : 1)
     xent_resident(const __grid_constant__ scoring<float> x, lines<T> logits, int64_t rows, int cols,
@@ -495,7 +495,7 @@ static musec_status run_resident(ms_device *d, const ms_xent *x, ms_mat logits, 
     const int64_t blocks = ms_min_i64(logits.rows, c->sm_count * (at_once > 0 ? at_once : 1));
     const auto    most   = cudaFuncAttributeMaxDynamicSharedMemorySize;
     const void   *kernel = (const void *)xent_resident<T, CAP, BOUND, WORKERS, RESIDENT>;
-    /* the same for all rows: other contexts may be launching it as well */
+    /* the same for all row lengths, since other contexts may launch the kernel at the same time */
     const cudaError_t code = cudaFuncSetAttribute(kernel, most, c->shared_bytes - SPARE);
     if (code != cudaSuccess) return ms_cuda_status(d, code, "xent");
     launch_kernel(d, xent_resident<T, CAP, BOUND, WORKERS, RESIDENT>, (unsigned)blocks,
@@ -544,13 +544,11 @@ static musec_status run_fallback(ms_device *d, const ms_xent *x, ms_mat logits, 
 static musec_status run_rows(ms_device *d, const ms_xent *x, ms_mat logits, double *losses)
 {
     const bool resident = is_resident(d, &logits), vector = is_vector(&logits);
-    return by_dtype(logits.dtype, [&](auto tag) {
+    return by_piece(logits.dtype, vector, [&](auto tag, auto width) {
         typedef typename decltype(tag)::type T;
         if constexpr (sizeof(T) == 2)
             if (resident) return run_resident_cap<T>(d, x, logits, losses);
-        if constexpr (sizeof(T) < sizeof(double))
-            if (vector) return run_fallback<T, VECTOR>(d, x, logits, losses);
-        return run_fallback<T, 1>(d, x, logits, losses);
+        return run_fallback<T, decltype(width)::value>(d, x, logits, losses);
     });
 }
 

@@ -1,21 +1,21 @@
-/* network.cu - elements of networks: functions of one number, mix, and their gradients.
+/* network.cu - elementwise ops of networks: unary functions, mix, and their gradients.
  *
- * Dense operands are one long row.  A thread has several pieces on their way at once; it reads what
- * it writes and nothing else, so all may be in place.
+ * Dense operands are one long row.  A thread loads several pieces at once; it reads only the places
+ * that it writes, so all ops may be in place.
  *
- * The gradient of mix needs two inner products of whole matrices: each block leaves its part in
- * float64, and one block adds the parts in order.  The number of blocks depends on the shape alone,
- * and so do the bits. */
+ * The gradient of mix needs two inner products of whole matrices: each block stores a partial sum
+ * in float64, and one block adds these in order.  The number of blocks, and so the bits, depend
+ * only on the shape. */
 #include "device/cuda/row.cuh"
 #include "device/unary.h"
 
 enum {
     THREADS = 256,
     AHEAD   = 2,    /* pieces that a thread loads before it needs them */
-    PARTS   = 1024, /* of an inner product, at most: blocks of a launch */
+    PARTS   = 1024, /* the most partial sums of an inner product: blocks of a launch */
 };
 
-/* ---- who does which -------------------------------------------------------------------------- */
+/* ---- pieces of operands ---------------------------------------------------------------------- */
 
 struct shape { /* rows of pieces */
     int64_t pieces, per_row, count;
@@ -30,7 +30,7 @@ static bool is_dense(const ms_mat *x)
     return (x->rows <= 1 || x->ld == x->cols) && (x->count == 1 || x->stride == x->rows * x->cols);
 }
 
-/* Describes operands that are shaped like mats[0], in pieces of so many elements. */
+/* Returns the shape of mats, all alike, in pieces of so many elements. */
 static shape shape_of(const ms_mat *const *mats, int n, int elements)
 {
     const ms_mat *x     = mats[0];
@@ -110,11 +110,11 @@ MS_UNARY_FNS(double, f64, logistic_f64)
 MS_UNARY_MAP(X)
 #undef X
 
-/* Of a number > 0 and finite, to nearest as sqrtf, but without its branch: half of the activations
- * are 0, and each of them would send its warp on the slow way. */
+/* Returns the square root of a finite number > 0, rounded to nearest as by sqrtf but without its
+ * branch: half of the activations are 0, and each would send its warp through the slow path. */
 static __device__ inline float root_of(float x)
 {
-    const bool  low = x < 0x1p-60f; /* rsqrt takes normal numbers, and so does the rest below */
+    const bool  low = x < 0x1p-60f; /* rsqrt and the correction below need normal numbers */
     const float y   = low ? x * 0x1p64f : x;
     const float r = rsqrt_approx(y), s = __fmul_rn(y, r);
     const float root = __fmaf_rn(__fmaf_rn(-s, s, y), 0.5f * r, s);
@@ -129,7 +129,7 @@ template <typename T> struct relu2_grad_from_out_of {
     __device__ wide<T> operator()(wide<T> out, wide<T> dout) const
     {
         T r;
-        narrow(out < (wide<T>)INFINITY ? root_of(out) : out, &r); /* so written, NaN stays */
+        narrow(out < (wide<T>)INFINITY ? root_of(out) : out, &r); /* false for NaN, which stays */
         return !(out <= 0) ? 2 * widen(r) * dout : (wide<T>)0;
     }
 };
@@ -177,26 +177,18 @@ static __global__ void map_elements(Map map, shape s, lines<T> x, lines<T> y, li
     }
 }
 
-/* Map_of(type_tag<T>): what maps elements of that type. */
+/* map_of(type_tag<T>) returns the function object for elements of that type. */
 template <typename MapOf>
 static musec_status run_map(ms_device *d, const char *what, MapOf map_of, ms_mat x, ms_mat y,
                             ms_mat out)
 {
     const ms_mat *const mats[] = { &x, &y, &out };
     if (x.count * x.rows * x.cols == 0) return MUSEC_OK;
-    if (are_vectors(mats, 3))
-        return by_vector(x.dtype, [&](auto tag) {
-            typedef typename decltype(tag)::type T;
-            const shape                          s = shape_of(mats, 3, VECTOR);
-            launch_kernel(d, map_elements<T, VECTOR, decltype(map_of(tag))>,
-                          blocks_for(d, ceil_div(s.pieces, AHEAD), THREADS), THREADS, 0,
-                          map_of(tag), s, lines_of<T>(x), lines_of<T>(y), lines_of<T>(out));
-            return launched(d, what);
-        });
-    return by_dtype(x.dtype, [&](auto tag) {
+    return by_piece(x.dtype, are_vectors(mats, 3), [&](auto tag, auto width) {
         typedef typename decltype(tag)::type T;
-        const shape                          s = shape_of(mats, 3, 1);
-        launch_kernel(d, map_elements<T, 1, decltype(map_of(tag))>,
+        constexpr int                        V = decltype(width)::value;
+        const shape                          s = shape_of(mats, 3, V);
+        launch_kernel(d, map_elements<T, V, decltype(map_of(tag))>,
                       blocks_for(d, ceil_div(s.pieces, AHEAD), THREADS), THREADS, 0, map_of(tag), s,
                       lines_of<T>(x), lines_of<T>(y), lines_of<T>(out));
         return launched(d, what);
@@ -338,17 +330,13 @@ static musec_status cuda_mix_grad(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms
                                   ms_mat dx, ms_mat dy, ms_mat dw)
 {
     const ms_mat *const mats[] = { &x, &y, &dout, &dx, &dy };
-    const bool          vector = are_vectors(mats, 5);
     if (x.rows * x.cols == 0) return MUSEC_OK;
-    return by_dtype(x.dtype, [&](auto tag) {
+    return by_piece(x.dtype, are_vectors(mats, 5), [&](auto tag, auto width) {
         typedef typename decltype(tag)::type T;
+        constexpr int                        V = decltype(width)::value;
         const mix_operands<T> m = { (const wide<T> *)w.data, lines_of<T>(x),  lines_of<T>(y),
                                     lines_of<T>(dout),       lines_of<T>(dx), lines_of<T>(dy) };
-        if constexpr (sizeof(T) < sizeof(double))
-            if (vector)
-                return run_mix_grad<T, VECTOR>(d, &m, shape_of(mats, 5, VECTOR),
-                                               (wide<T> *)dw.data);
-        return run_mix_grad<T, 1>(d, &m, shape_of(mats, 5, 1), (wide<T> *)dw.data);
+        return run_mix_grad<T, V>(d, &m, shape_of(mats, 5, V), (wide<T> *)dw.data);
     });
 }
 

@@ -1,20 +1,21 @@
 /* norm.cu - rmsnorm and its gradient.
  *
  * With r = (mean(x^2) + eps)^(-1/2), y = x r and dx = r (dy - y mean(dy y)).  A row is read once
- * and kept in registers between the sum and the product: by one warp if it is short, else by a
- * block.  Sums are float, a few terms in each thread and then a tree, so their error is a few eps.
- * Rows that cannot be read in vectors, or are longer than registers, are read twice by a warp. */
+ * and stays in registers between the sum and the product, those of a warp if it is short, else of a
+ * block.  Sums are float, a few terms in each thread and then a tree, so their error is a few
+ * eps.  Rows that cannot be read in vectors, or do not fit into registers, are read twice by a
+ * warp. */
 #include <type_traits>
 
 #include "device/cuda/row.cuh"
 
 enum {
-    WARP_PIECES  = 4,   /* vectors that a thread keeps where a warp has a row */
-    BLOCK_PIECES = 2,   /* the same where a block has it */
-    BLOCK_MOST   = 512, /* threads */
+    WARP_PIECES  = 4,   /* vectors of a thread where a warp has a row */
+    BLOCK_PIECES = 2,   /* vectors of a thread where a block has a row */
+    BLOCK_MOST   = 512, /* the most threads of such a block */
 };
 
-/* Which row, and which of its pieces: every thread of a warp, or of a block, has the same row. */
+/* The row of a thread, the same for its warp or block, and which of its columns the thread has. */
 template <bool BLOCK> struct share {
     int64_t n;
     int     first, step;
@@ -176,7 +177,7 @@ static bool fits_registers(const ms_mat *x)
     return x->cols <= (int64_t)BLOCK_PIECES * BLOCK_MOST * VECTOR && x->rows * x->count < INT32_MAX;
 }
 
-/* launch(N, is it a block's, blocks, threads), the first two as types */
+/* Calls launch(N, is the row a block's, blocks, threads), the first two as types. */
 template <typename Launch> static void by_width(const ms_mat *x, Launch launch)
 {
     typedef std::integral_constant<bool, false> warp_each;

@@ -1,5 +1,5 @@
-/* operand.cuh - operands of any layout and dtype, as kernels see them: where their matrices lie,
- * and how their elements are read and written, alone or 16 bytes at once.
+/* operand.cuh - operands of any layout and dtype in kernels: the addresses of their matrices, and
+ * loads and stores of their elements, one by one or 16 bytes at once.
  *
  * Indices have 64 bits.  A grouped op passes the pointers of at most MS_CUDA_GROUP_MAX matrices,
  * for two operands each, as kernel parameters: 2 KiB of the 4 KiB that a launch may have. */
@@ -13,7 +13,7 @@
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-struct number { /* an ms_num without a list */
+struct number { /* an ms_num without numbers in host memory */
     const double *each;
     double        value;
 };
@@ -42,7 +42,7 @@ struct operand {
     int         size;       /* bytes of an element */
     musec_dtype dtype;
     bool        trans;
-    int         list; /* which of the launch's lists says where it lies; -1: none */
+    int         list; /* the pointer array of the launch that has its matrices; -1: none */
 };
 
 /* n / by for n < 2^31, without dividing: with 2^(s-1) < by <= 2^s and factor the first integer
@@ -70,16 +70,16 @@ static __device__ inline uint32_t quotient(uint32_t n, const divisor &d)
 template <int N, bool Lists> struct operands {
     operand  of[N];
     int64_t  rows, cols, elems; /* of each matrix */
-    int64_t  first;             /* of the launch in the stack */
-    divisor  chunks;            /* of each matrix: blocks */
-    divisor  row;               /* vectors of it */
-    uint32_t across;            /* squares in a row, where matrices are transposed */
-    unsigned there;             /* bit k: operand k is */
+    int64_t  first;             /* index in the stack of the first matrix of the launch */
+    divisor  chunks;            /* blocks of each matrix */
+    divisor  row;               /* vectors of a row */
+    uint32_t across;            /* tiles in a row, where matrices are transposed */
+    unsigned there;             /* bit k: operand k is given */
 
     ms_mat_ptr place[Lists ? 2 : 1][Lists ? MS_CUDA_GROUP_MAX : 1];
 };
 
-struct view { /* an operand's matrix that a block is at */
+struct view { /* the matrix of an operand that a block works on */
     char       *data;
     int64_t     ld;
     int         size;
@@ -101,8 +101,8 @@ static __device__ inline view view_of(const operands<N, Lists> &a, int k, uint32
     return v;
 }
 
-/* Finds row and column of element e of a matrix; 64-bit division is slow, so only where it must
- * be. */
+/* Finds row and column of element e of a matrix, by a 32-bit division where it suffices, since
+ * 64-bit ones are slow. */
 static __device__ inline void position_of(int64_t e, int64_t cols, int64_t elems, int64_t *i,
                                           int64_t *j)
 {
@@ -113,9 +113,9 @@ static __device__ inline void position_of(int64_t e, int64_t cols, int64_t elems
     *j = e - *i * cols;
 }
 
-/* ---- how the host says it -------------------------------------------------------------------- */
+/* ---- host ------------------------------------------------------------------------------------ */
 
-/* Operand k of a launch is m.  lists: those that the launch has so far. */
+/* Sets operand k of a launch to m.  lists: the pointer arrays of the launch so far. */
 template <int N, bool Lists>
 static void set_operand(operands<N, Lists> *a, int k, const ms_mat &m, const ms_mat_ptr **lists,
                         int *n_lists)
@@ -156,7 +156,7 @@ static __device__ inline void store_one(const view &v, int64_t i, int64_t j, Rea
         store<Real>(v.data, at, v.dtype, x);
 }
 
-/* The same in two steps, so that loads need not wait for each other's conversions. */
+/* load_one in two steps, so that loads need not wait for conversions. */
 static __device__ inline uint64_t load_bits(const char *p, int64_t at, int size)
 {
     if (size == 2) return ((const uint16_t *)p)[at];
@@ -179,12 +179,12 @@ template <typename Real> static __device__ inline Real value_of(uint64_t bits, m
 
 /* ---- vectors --------------------------------------------------------------------------------- */
 
-/* What a kernel knows of an operand's dtype when it is compiled: all, or that it is absent, or
- * nothing.  A pass over 16-bit numbers has some 27 instructions per element before it, not the
- * memory, sets the pace, so it cannot ask. */
+/* A kernel may be compiled for a dtype of an operand, for its absence (NONE), or for any dtype
+ * (ANY).  A pass over 16-bit numbers is bound by memory up to some 27 instructions per element, too
+ * few to branch on dtypes. */
 enum { ANY = 0, NONE = -1 };
 
-/* Kind as a dtype, where it says; the operand's own where it does not. */
+/* Returns Kind as a dtype, or the operand's dtype where Kind is ANY. */
 template <int Kind> static __device__ inline musec_dtype dtype_as(musec_dtype dtype)
 {
     return Kind == ANY ? dtype : (musec_dtype)Kind;
@@ -195,8 +195,8 @@ static __host__ __device__ constexpr int kind_bytes(int kind)
     return kind == MUSEC_F64 ? 8 : kind == MUSEC_F32 ? 4 : kind > 0 ? 2 : 0;
 }
 
-/* What lies in memory, up to 16 bytes.  It is loaded as it is and understood later: a conversion
- * right after a load would wait for it before the next load. */
+/* Up to 16 bytes as they are in memory.  They are unpacked later: a conversion right after a load
+ * would wait for it before the next load. */
 struct raw_vector {
     uint32_t word[4];
 };
@@ -245,7 +245,7 @@ static __device__ inline uint32_t pair_of(double x, double y, bool bf16)
     return (uint32_t)high << 16 | low;
 }
 
-/* W elements of r.  Kinds that cannot be, for W of them would not fit, are not asked for. */
+/* x <- W elements of r.  Dtypes of which W elements would not fit are left out. */
 template <int Kind, typename Real, int W>
 static __device__ inline void unpack(const raw_vector &r, musec_dtype dtype, Real (&x)[W])
 {

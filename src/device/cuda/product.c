@@ -1,17 +1,17 @@
 /* product.c - products with an epilogue: the row of the op table, and which kernel computes it.
  *
  * On Hopper, 16-bit operands that TMA can read go to a kernel of our own, which computes one
- * triangle of what is symmetric and does everything in one pass (hopper_gemm_1x1.cu): unless the
- * product is full and has no epilogue, which cuBLASLt does faster by 5 to 20 percent (measured on
- * an H200, bench/results/h200.md).  Symmetric ones with long sums go to another one, whose tiles
- * are larger (hopper_gemm_2x1.cu).
+ * triangle of a symmetric product and the epilogue in one pass (hopper_gemm_1x1.cu).  Full products
+ * without an epilogue go to cuBLASLt, which is faster by 5 to 20 percent (on an H200,
+ * bench/results/h200.md), and symmetric ones with long sums to another policy of the kernel, whose
+ * tiles are larger (hopper_gemm_2x1.cu).
  *
- * All else begins with gemm.  Where the epilogue is but constants that gemm knows, and a source
- * that lies as c does, it writes c itself; otherwise a wide matrix in between, which a pass turns
- * into c (gemm_fallback.cu).  A symmetric product is then computed in full, for cuBLASLt computes
- * no triangle: element (i, j) and element (j, i) of x x^T are sums of the same numbers, and equal
- * where a kernel sums both in one order, as most do; those that cut the sum at places which depend
- * on the tile do not.  So the lower triangle is copied onto the upper one. */
+ * Other products begin with gemm.  Where the epilogue has only constants that gemm takes, and a
+ * source with the layout of c, gemm writes c itself; otherwise it writes a matrix of the
+ * accumulator type, from which a second pass computes c (gemm_fallback.cu).  A symmetric product is
+ * then computed in full.  Elements (i, j) and (j, i) of x x^T are sums of the same products, and
+ * equal if a kernel adds both in the same order, but kernels that split sums depending on the tile
+ * do not; so the lower triangle is copied onto the upper one. */
 #include "device/cuda/product.h"
 
 #include <assert.h>
@@ -29,7 +29,7 @@ static bool lies_as(ms_mat x, ms_mat y)
            (x.count == 1 || x.stride == y.stride);
 }
 
-/* Does gemm compute all of it but the sums, and can those be read off c? */
+/* Can gemm compute all of it but the sums, and can those be computed from c? */
 static bool is_plain(const ms_product *p)
 {
     const bool sums = p->sumsq.data != NULL || p->trace.data != NULL;
@@ -62,7 +62,7 @@ static musec_status by_gemm_and_epilogue(ms_device *d, const ms_product *p)
     TRY(d->ops->gemm(d, 1.0, p->a, p->b, 0.0, ab));
     if (p->symmetric) TRY(ms_cuda_mirror(d, ab));
     if (p->symmetric &&
-        p->source.data == p->c.data) { /* it is read where c may have been written */
+        p->source.data == p->c.data) { /* the epilogue reads it after writing parts of c */
         TRY(ms_scratch_mat(d, p->source.dtype, p->source.count, p->source.rows, p->source.cols,
                            &rest.source));
         TRY(d->ops->copy(d, p->source, rest.source));
@@ -84,7 +84,7 @@ static musec_status cuda_product(ms_device *d, const ms_product *product)
     assert(!p.symmetric || p.c.rows == p.c.cols);
     if (p.c.count == 0 || p.c.rows == 0 || p.c.cols == 0) return MUSEC_OK;
     if (is_value(p.beta, 0.0)) p.source.data = NULL;
-    if (p.symmetric) { /* what is symmetric lies as its transpose does */
+    if (p.symmetric) { /* a symmetric matrix equals its transpose */
         p.c.trans = p.source.trans = false;
     } else if (p.c.trans) {
         p.a      = ms_t(product->b);

@@ -1,17 +1,19 @@
-/* random.cu - random numbers: core/rng.h, a thread for each draw, or for the eight of a block.
+/* random.cu - the random numbers of core/rng.h: a thread for each draw, or for the eight of a
+ * block.
  *
- * The arithmetic is float64, whatever is stored: a draw is the same number on every device, but for
- * the rounding of log, cos and sin. */
+ * The arithmetic is float64 for any dtype: a draw is the same number on every device, up to the
+ * rounding of log, cos and sin. */
 #include "core/stochastic_round.h"
 #include "device/cuda/element.cuh"
 
-/* Not inline: it is long, and a thread has many. */
+/* Not inline: it is long, and a thread calls it many times. */
 static __device__ __noinline__ double normal_at(uint64_t key, uint64_t index)
 {
     return ms_rand_normal(key, index);
 }
 
-/* Element (b, i, j) is number (b rows + i) cols + j of the stream; as seen, not as it lies. */
+/* Element (b, i, j) is number (b rows + i) cols + j of the stream, also where the matrix is stored
+ * transposed. */
 template <bool Normal> struct draw_op : element_op {
     typedef double Real;
     enum { N = 1, READS = 0, WRITES = 1 };
@@ -57,12 +59,12 @@ static musec_status cuda_uniform(ms_device *d, uint64_t key, double low, double 
     return draw<draw_op<false>>(d, "uniform", key, mid, half, out);
 }
 
-/* ---- rounding at random ---------------------------------------------------------------------- */
+/* ---- stochastic rounding --------------------------------------------------------------------- */
 
 struct rounding_call {
     const float *x;
     uint16_t    *out;
-    ms_mat       from, to; /* shapes and steps; a transposed one has them as seen */
+    ms_mat       from, to; /* shapes and strides */
     uint64_t     key, first;
     int64_t      n; /* elements of the stack */
 };
@@ -72,7 +74,7 @@ static __device__ inline int64_t place_in(const ms_mat &m, int64_t b, int64_t i,
     return b * m.stride + (m.trans ? j * m.ld + i : i * m.ld + j);
 }
 
-/* A thread has the elements that draw from one block, at most eight. */
+/* A thread rounds the elements that use one block of random bits, at most eight. */
 static __global__ void stochastic_round_k(const __grid_constant__ rounding_call w)
 {
     pdl_wait_trigger();
@@ -93,7 +95,7 @@ static __global__ void stochastic_round_k(const __grid_constant__ rounding_call 
     }
 }
 
-/* This is the kernel for matrices that are dense and of whole blocks. */
+/* The same for dense matrices of whole blocks. */
 static __global__ void stochastic_round_dense_k(const __grid_constant__ rounding_call w)
 {
     pdl_wait_trigger();

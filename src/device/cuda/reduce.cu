@@ -1,31 +1,31 @@
 /* reduce.cu - one float64 per matrix: sums, maxima, counts.
  *
- * A matrix as it lies is the row of its n elements, in groups of 4, or 8 where they have 16 bits.
- * It is cut into at most CHUNKS chunks of equal length; a block does one.  Thread t of the block
- * takes the groups t, t + THREADS, ... of it and keeps SUMS sums, element k of a group going to sum
- * k % SUMS; then the sums are joined, the threads of a warp, the warps, and last, in a kernel of
- * its own, the chunks.  All of that depends on n and the dtype alone.  Where rows are whole groups
- * that may be loaded at once, a kernel that knows the dtype does so, and has UNROLL of them under
- * way; otherwise elements are loaded one by one, which changes no bit.
+ * A matrix is the row of its n elements as stored, in groups of 4, or 8 where they have 16
+ * bits.  It is cut into at most CHUNKS chunks of equal length, one for each block.  Thread t of the
+ * block adds the groups t, t + THREADS, ... of its chunk to SUMS sums, element k of a group to sum
+ * k % SUMS; then the sums of a thread, of a warp, of the block and last, in a separate kernel, of
+ * the chunks are merged.  This order depends only on n and the dtype.  Where rows are whole aligned
+ * groups, a kernel for the dtype loads UNROLL groups at once; otherwise elements are loaded one by
+ * one, with the same bits.
  *
- * Sums are float64 throughout.  Converting costs: 16 numbers per clock and processor, where the
- * memory delivers 9 of 16 bits; so maxima and counts stay in the elements' own arithmetic. */
+ * Sums are float64 throughout.  A multiprocessor converts 16 numbers a cycle, and memory delivers 9
+ * of 16 bits in that time; so maxima and counts stay in the type of the elements. */
 #include "device/cuda/operand.cuh"
 
 enum {
     SUMS    = 4,
     THREADS = 256,
-    CHUNKS  = 1024,        /* some more than the blocks that a chip has room for */
-    UNIT    = 8 * THREADS, /* elements that a chunk is a multiple of, but for the last */
-    LEAST   = 8 * UNIT,    /* elements of a chunk, where there are so many */
+    CHUNKS  = 1024,        /* somewhat more than the resident blocks of a chip */
+    UNIT    = 8 * THREADS, /* all chunks but the last are multiples of so many elements */
+    LEAST   = 8 * UNIT,    /* the fewest elements of a chunk, except the last */
 };
 
 /* Elements of a group: 16 bytes, of float64 twice that. */
 static __host__ __device__ constexpr int group_of(int size) { return size == 2 ? 8 : 4; }
 
-/* ---- what is accumulated --------------------------------------------------------------------- */
+/* ---- accumulators ---------------------------------------------------------------------------- */
 
-/* join: a number to a sum; value: what the sum is; merge: of two values. */
+/* join adds a number to a sum, value returns the sum, merge combines two values. */
 struct sum_of {
     template <typename Real> using sum = double;
     template <typename Real> static __device__ void join(double &a, Real x)
@@ -43,7 +43,8 @@ struct sumsq_of : sum_of {
     }
 };
 
-/* Without their sign, numbers are ordered as their bits are, and a NaN is larger than any. */
+/* Without the sign, floating-point numbers are ordered as their bits are, and NaN is the
+ * largest. */
 struct absmax_of {
     template <typename Real>
     using sum = typename std::conditional<sizeof(Real) == 4, unsigned, unsigned long long>::type;
@@ -99,8 +100,8 @@ static __device__ inline void leave(const Sum (&sum)[SUMS], double *out)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* Chunk k of matrix b leaves its number in out[b * chunks + k].  Rows of a.cols / group groups,
- * of which a matrix has at most 2^31; `length`: groups of a chunk. */
+/* out[b * chunks + k] <- the reduction of chunk k of matrix b.  A matrix has at most 2^31 groups;
+ * `length`: groups of a chunk. */
 template <typename Of, int Kind, bool Lists>
 static __global__ void __launch_bounds__(THREADS)
     group_k(const __grid_constant__ operands<1, Lists> a, uint32_t length, double *out)
@@ -142,7 +143,7 @@ static __global__ void __launch_bounds__(THREADS)
     leave<Of>(sum, out + blockIdx.x);
 }
 
-/* Any layout and dtype; `length`: elements of a chunk. */
+/* group_k for any layout and dtype; `length`: elements of a chunk. */
 template <typename Of, bool Lists>
 static __global__ void __launch_bounds__(THREADS)
     reduce_k(const __grid_constant__ operands<1, Lists> a, int64_t length, double *out)
@@ -193,7 +194,7 @@ static __global__ void __launch_bounds__(THREADS) trace_k(operand x, int64_t n, 
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-/* Are rows of x whole groups that may be loaded at once? One row, where they follow one another. */
+/* Are rows of x whole aligned groups? */
 static bool has_groups(const ms_mat &x)
 {
     const int64_t size = (int64_t)ms_dtype_bytes(x.dtype), group = group_of((int)size);
@@ -237,7 +238,8 @@ static void launch_groups(ms_device *d, const operands<1, Lists> &a, musec_dtype
     }
 }
 
-/* Reduces as many matrices as one launch has pointers for.  `part` holds their chunks. */
+/* Reduces as many matrices as one launch has pointers for.  `part` holds the values of their
+ * chunks. */
 template <typename Of, bool Lists>
 static musec_status launch_reduce(ms_device *d, const char *name, const ms_mat &x, int64_t length,
                                   double *part, double *out)

@@ -1,23 +1,23 @@
 /* rope.cu - rotary positions with the norm of queries and keys, and their gradient.
  *
- * A row of a head is short, so a few lanes of a warp have it whole: each holds one vector of the
- * first half of the columns and the one that lies half a row further, which are partners if pairs
- * are (j, j + cols/2); pairs (2j, 2j + 1) lie in one vector anyway.  With r = (mean(x^2) +
- * eps)^(-1/2), g the gradient turned back and y = x r:
- *     out = turned(r x),   dx = r (g - y mean(g y)).
- * Lanes read only what they write, so all may be in place.  Rows that cannot be read in vectors are
- * a warp's, pair by pair. */
+ * A row of a head is short, so a few lanes of a warp hold all of it: each has one vector of the
+ * first half of the columns and the one half a row further, which are partners if pairs are
+ * (j, j + cols/2); pairs (2j, 2j + 1) lie in one vector anyway.  With r = (mean(x^2) + eps)^(-1/2),
+ * g the gradient rotated back and y = x r:
+ *     out = rotated(r x),   dx = r (g - y mean(g y)).
+ * Lanes read only the places that they write, so all may be in place.  Rows that cannot be read in
+ * vectors are computed by a warp, pair by pair. */
 #include "device/cuda/row.cuh"
 
 enum { TWO_VECTORS = 2 * VECTOR };
 
-/* How to turn; Real is the type of wide operands. */
+/* The rotation; Real is the accumulator type. */
 template <typename Real> struct turning {
     const Real *cos, *sin;
     int64_t     cos_ld, sin_ld, pairs;
     Real        eps;
     bool        adjacent, norm;
-    bool        vector; /* cos and sin may be read by fours */
+    bool        vector; /* cos and sin are aligned for reading four at once */
 };
 
 template <typename Real> static __device__ inline void turn(Real c, Real s, Real *p, Real *q)
@@ -29,7 +29,7 @@ template <typename Real> static __device__ inline void turn(Real c, Real s, Real
 
 /* ---- rows in registers ----------------------------------------------------------------------- */
 
-/* cos and sin of row i for N pairs from j on: 1 and 0 beyond the last. */
+/* Loads cos and sin of row i for N pairs from j on; 1 and 0 beyond the last. */
 template <int N>
 static __device__ inline void fetch_pairs(const turning<float> &t, int64_t i, int64_t j, float *c,
                                           float *s)
@@ -69,7 +69,7 @@ static __device__ inline angles fetch_angles(const turning<float> &t, int64_t i,
     return a;
 }
 
-/* sign -1 turns back. */
+/* Rotates the pairs of two vectors, back where sign is -1. */
 static __device__ inline void turn_vectors(const angles &a, bool adjacent, float sign,
                                            float (&v)[VECTOR], float (&w)[VECTOR])
 {
@@ -87,7 +87,7 @@ static __device__ inline void turn_vectors(const angles &a, bool adjacent, float
     }
 }
 
-/* Finds row i of matrix b, which is the n-th, below 2^31 (fits_registers sees to that). */
+/* Finds row i of matrix b, which is row n of the stack; fits_registers ensures n < 2^31. */
 static __device__ inline void short_place_of(uint32_t n, uint32_t count, int64_t *i, int64_t *b)
 {
     const uint32_t row = n / count;
@@ -109,7 +109,7 @@ static __global__ void rope_registers(turning<float> t, lines<T> x, int64_t rows
     angles           angled;
     int64_t          i, b;
     short_place_of((uint32_t)n, (uint32_t)count, &i, &b);
-    if (mine) { /* angles too, so that nothing is waited for twice */
+    if (mine) { /* angles too, so that the loads are waited for once */
         one    = fetch<T, VECTOR>(x.row(b, i) + at);
         two    = fetch<T, VECTOR>(x.row(b, i) + at + cols / 2);
         angled = fetch_angles(t, i, at, cols);
@@ -182,7 +182,7 @@ static __global__ void rope_grad_registers(turning<float> t, lines<T> x, lines<T
 
 /* ---- any rows, a warp each ------------------------------------------------------------------- */
 
-/* Pair j of row i of what is at `row`, turned. */
+/* Loads pair j of row i from `row` and rotates it. */
 template <typename T>
 static __device__ inline void turned_pair(const turning<wide<T>> &t, wide<T> sign, const T *row,
                                           int64_t i, int64_t j, int64_t first, int64_t second,

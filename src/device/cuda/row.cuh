@@ -1,18 +1,19 @@
-/* row.cuh - what the kernels of networks share: rows of one type, in pieces, and who does which.
+/* row.cuh - what the kernels of networks share: rows of one type, in pieces, and launches by dtype.
  *
- * These kernels are compiled for each dtype by itself: a row that is kept in registers is loaded
- * all at once, which a branch on the dtype between two loads would not allow.  A piece is what a
- * thread loads at once: VECTOR elements where all operands lie well for that (is_vector), else one.
- * Rows of stacks are counted in the order in which heads lie in memory: row i of every matrix, then
- * row i + 1. */
+ * These kernels are compiled for each dtype: a row in registers is loaded all at once, which a
+ * branch on the dtype between two loads would not allow.  A piece is what a thread loads at once:
+ * VECTOR elements where all operands are aligned for that (is_vector), else one.  Rows of stacks
+ * are counted in the order in which heads lie in memory: row i of every matrix, then row i + 1. */
 #ifndef MS_DEVICE_CUDA_ROW_CUH
 #define MS_DEVICE_CUDA_ROW_CUH
+
+#include <type_traits>
 
 #include "device/cuda/kernel.cuh"
 
 /* ---- types ----------------------------------------------------------------------------------- */
 
-/* T is computed in this type, which wide operands have as well. */
+/* The type in which T is computed and accumulated. */
 template <typename T> struct wide_of {
     typedef float type;
 };
@@ -46,7 +47,7 @@ template <typename Launch> static inline musec_status by_dtype(musec_dtype dtype
     }
 }
 
-/* Calls it without float64, which has no vectors. */
+/* by_dtype without float64, which has no vectors. */
 template <typename Launch> static inline musec_status by_vector(musec_dtype dtype, Launch launch)
 {
     switch (dtype) {
@@ -56,9 +57,20 @@ template <typename Launch> static inline musec_status by_vector(musec_dtype dtyp
     }
 }
 
+/* Calls launch(type_tag<T>, V), V as a type: VECTOR where operands are vectors, else 1. */
+template <typename Launch>
+static inline musec_status by_piece(musec_dtype dtype, bool vector, Launch launch)
+{
+    return by_dtype(dtype, [&](auto tag) {
+        if constexpr (sizeof(typename decltype(tag)::type) < sizeof(double))
+            if (vector) return launch(tag, std::integral_constant<int, VECTOR>());
+        return launch(tag, std::integral_constant<int, 1>());
+    });
+}
+
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-template <typename T, int V> struct piece { /* V is VECTOR; all bits 0 are zeros */
+template <typename T, int V> struct piece { /* V is VECTOR; {} has zeros */
     uint4 bits[V * sizeof(T) / sizeof(uint4)];
 };
 template <typename T> struct piece<T, 1> {
@@ -130,7 +142,7 @@ template <typename T, int V> static __device__ inline void put(T *p, const wide<
     }
 }
 
-/* The pieces at columns first, first + step, ... of a row; zeros beyond its end. */
+/* Loads the pieces at columns first, first + step, ... of a row; zeros beyond its end. */
 template <typename T, int N>
 static __device__ inline void fetch_row(const T *row, int first, int step, int cols,
                                         piece<T, VECTOR> (&kept)[N])
@@ -144,7 +156,7 @@ static __device__ inline void fetch_row(const T *row, int first, int step, int c
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-template <typename T> struct lines { /* a stack as kernels are given it */
+template <typename T> struct lines { /* a stack as a parameter of a kernel */
     T      *data;
     int64_t ld, stride;
 
@@ -156,7 +168,7 @@ template <typename T> static inline lines<T> lines_of(ms_mat x)
     return lines<T>{ (T *)x.data, x.ld, x.stride };
 }
 
-/* n = quotient * by + rest.  Wide divisions are slow, and hardly ever needed. */
+/* n = quotient * by + rest, by a 32-bit division where it suffices: 64-bit ones are slow. */
 static __device__ inline void divide(int64_t n, int64_t by, int64_t *quotient, int64_t *rest)
 {
     if ((((uint64_t)n | (uint64_t)by) >> 32) == 0) {
@@ -168,7 +180,7 @@ static __device__ inline void divide(int64_t n, int64_t by, int64_t *quotient, i
     }
 }
 
-/* Finds row i of matrix b, which is the n-th of a stack of `count`. */
+/* Finds row i of matrix b, which is row n of a stack of `count` matrices. */
 static __device__ inline void place_of(int64_t n, int64_t count, int64_t *i, int64_t *b)
 {
     *i = n;
@@ -176,8 +188,8 @@ static __device__ inline void place_of(int64_t n, int64_t count, int64_t *i, int
     if (count > 1) divide(n, count, i, b);
 }
 
-/* Sums over `lanes` neighbours of a warp, a power of two, for all of them.  The whole warp
- * calls. */
+/* Returns the sum over `lanes` neighbours of a warp, a power of two, in all of them.  The whole
+ * warp calls it. */
 template <typename Real> static __device__ inline Real lanes_sum(Real x, int lanes)
 {
     for (int step = lanes / 2; step > 0; step /= 2)
@@ -193,11 +205,11 @@ template <typename Real> static __device__ inline Real inverse_rms(Real sum, Rea
 
 /* ---- grids ----------------------------------------------------------------------------------- */
 
-enum { ROW_THREADS = 128 }; /* of a block whose warps work by themselves */
+enum { ROW_THREADS = 128 }; /* of a block whose warps are independent */
 
 static inline int64_t ceil_div(int64_t n, int64_t by) { return (n - 1) / by + 1; } /* n >= 1 */
 
-/* The least power of two that is not below n, at most a warp. */
+/* Returns the least power of two that is not below n, at most a warp. */
 static inline int lanes_for(int64_t n)
 {
     int lanes = 1;

@@ -1,7 +1,8 @@
-/* scalars.cu - the scalar programs that the build gives to the devices, a thread for each matrix.
+/* scalars.cu - the scalar programs that the build compiles into devices, with a thread for each
+ * matrix.
  *
- * The table and numbers that lie in host memory are kernel parameters; where these are more than a
- * launch can take, there are several launches. */
+ * The table and numbers in host memory are kernel parameters; if there are more than fit a launch,
+ * there are several launches. */
 #include "device/cuda/operand.cuh"
 
 #include MS_SCALAR_PROGRAMS
@@ -13,12 +14,12 @@ struct scalar_args {
     int     n_in, n_out, n_host;
     int64_t first, count; /* matrices of the launch */
     number  in[MS_SCALAR_MAX_IO];
-    int     host[MS_SCALAR_MAX_IO]; /* where its numbers begin in host_numbers; -1: none */
+    int     host[MS_SCALAR_MAX_IO]; /* index of its first number in host_numbers; -1: none */
     double *out[MS_SCALAR_MAX_IO];
     double  table[MS_SCALAR_MAX_TABLE], host_numbers[HOST_NUMBERS];
 };
 
-/* The loops have constant lengths, so that numbers are in registers: all loads are issued before
+/* The loops have constant lengths, so that numbers are in registers and all loads are issued before
  * the first is waited for. */
 static __global__ void __launch_bounds__(SCALAR_THREADS)
     scalars_k(const __grid_constant__ scalar_args x)
@@ -40,7 +41,7 @@ static __global__ void __launch_bounds__(SCALAR_THREADS)
     }
     ms_scalar_run(x.program, x.table, from, to);
 #pragma unroll
-    for (int k = 0; k < MS_SCALAR_MAX_IO; k++) { /* all were read: an out may be an in */
+    for (int k = 0; k < MS_SCALAR_MAX_IO; k++) { /* after all loads: an output may be an input */
         if (k >= x.n_out) break;
         x.out[k][b] = to[k];
     }
@@ -83,8 +84,8 @@ static musec_status cuda_scalars(ms_device *d, const ms_scalar_call *c)
     return MUSEC_OK;
 }
 
-/* Of all kernels, as they are compiled alike.  A chip that can may have got them translated from
- * what was compiled for an older one, where they do not wait; so a kernel is asked. */
+/* Is this kernel, and so any other, compiled for programmatic dependent launch?  On a chip that
+ * supports it, a kernel translated from PTX for an older one does not wait. */
 bool ms_cuda_use_pdl(const ms_cuda *c)
 {
     cudaFuncAttributes is = {};

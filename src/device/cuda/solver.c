@@ -1,16 +1,17 @@
 /* solver.c - decompositions by cuSOLVER, float32 and float64.
  *
- * cuSOLVER counts by columns.  A wide row-major x (rows <= cols) is, to it, the tall
- * x^T = V diag(s) U^T: its "U" is our V^T by rows and its "V^T" our U by rows, so nothing has to be
- * transposed.  It takes tall matrices alone, which our wide ones are; of a tall x the transpose is
- * decomposed, and u and vt change places.  Of a symmetric matrix the eigenvectors come out as rows.
+ * cuSOLVER is column-major.  A wide row-major x (rows <= cols) is, to it, the tall
+ * x^T = V diag(s) U^T: its "U" is our row-major V^T and its "V^T" our row-major U, so nothing has
+ * to be transposed.  It takes only tall matrices, as wide ones of ours are to it; of a tall x the
+ * transpose is decomposed, and u and vt are exchanged.  The eigenvectors of a symmetric matrix are
+ * returned as rows.
  *
  * svd is gesvd: bidiagonal form by reflections, then QR steps, whose error is of the size of the
- * rounding of the largest singular value whatever the matrix.  gesvdp is faster, but moves matrices
- * that are nearly singular by a little, and gesvdr and gesvda approximate; gesvdj stops at a
- * tolerance.  The operators that call svd do so where nothing else is exact enough.  eigh is syevd,
- * divide and conquer; stacks go to its batched form in one call where the library has it (CUDA 12.6
- * and later).  Both give equal bits for equal calls, which is cuSOLVER's default.
+ * rounding of the largest singular value for any matrix.  gesvdp is faster, but perturbs nearly
+ * singular matrices, gesvdr and gesvda approximate, and gesvdj stops at a tolerance; operators call
+ * svd where nothing else is accurate enough.  eigh is syevd, divide and conquer; stacks go to its
+ * batched form in one call where the library has it (CUDA 12.6 and later).  Both give equal bits
+ * for equal calls, which is cuSOLVER's default.
  *
  * These ops wait, to learn whether the iterations converged. */
 #include <limits.h>
@@ -49,7 +50,7 @@
        cudaDataType, void *, int64_t, cudaDataType, void *, cudaDataType, void *, int64_t,        \
        cudaDataType, void *, int64_t, cudaDataType, void *, size_t, void *, size_t, int *))
 
-/* What older libraries lack, and their headers too: so nothing checks these. */
+/* Older libraries and their headers lack these, so the compiler does not check them. */
 #define DN_BATCHED(X)                                                                             \
     X(cusolverStatus_t, cusolverDnXsyevBatched_bufferSize,                                        \
       (cusolverDnHandle_t, cusolverDnParams_t, cusolverEigMode_t, cublasFillMode_t, int64_t,      \
@@ -80,8 +81,8 @@ struct ms_cuda_solver {
     cusolverDnHandle_t handle;
     cusolverDnParams_t params;
     bool               has_batched;
-    void  *workspace; /* device memory that cuSOLVER works in: megabytes, whatever the size */
-    size_t workspace_bytes;
+    void              *workspace; /* device memory for cuSOLVER: megabytes for any size */
+    size_t             workspace_bytes;
 };
 
 static const char *words_of(cusolverStatus_t code)
@@ -132,8 +133,8 @@ static void free_solver(struct ms_cuda_solver *s)
     free(s);
 }
 
-/* The library itself stays open until the program ends: opening it takes long, and its kernels stay
- * known to the driver. */
+/* The library itself stays open until the program ends, since opening it and loading its kernels
+ * takes long. */
 static musec_status solver_of(ms_device *d, struct ms_cuda_solver **out)
 {
     ms_cuda               *c  = ms_cuda_of(d);
@@ -177,7 +178,7 @@ void ms_cuda_solver_describe(ms_device *d, char *text, size_t bytes)
     snprintf(text, bytes, "cuSOLVER %d.%d.%d", major, minor, patch);
 }
 
-/* ---- what both share ------------------------------------------------------------------------- */
+/* ---- workspace and checks -------------------------------------------------------------------- */
 
 typedef struct workspace {
     void  *device, *host;
@@ -185,7 +186,7 @@ typedef struct workspace {
     int   *info; /* (count) on the device: 0 where all went well */
 } workspace;
 
-/* The workspace grows at first uses, which wait, as decompositions do anyway. */
+/* Growing waits for queued work, as decompositions do anyway. */
 static musec_status grow_workspace(ms_device *d, size_t bytes)
 {
     struct ms_cuda_solver *s  = ms_cuda_of(d)->solver;
@@ -217,7 +218,7 @@ done:
     return st;
 }
 
-/* Checks that all converged.  It waits. */
+/* Waits, and checks that all converged. */
 static musec_status check_info(ms_device *d, const char *what, ms_mat x, const workspace *w)
 {
     const size_t bytes = (size_t)x.count * sizeof(int);
@@ -254,7 +255,8 @@ static void *matrix_at(ms_mat x, int64_t b)
 
 /* ---- singular values ------------------------------------------------------------------------- */
 
-/* *out <- where vectors are written by rows: x itself if it may be, else scratch of its shape. */
+/* *out <- memory for row-major vectors: x itself if its layout allows, else scratch of its
+ * shape. */
 static musec_status place_for(ms_device *d, ms_mat x, ms_mat *out)
 {
     const uint64_t each = ms_dtype_bytes(x.dtype);
@@ -270,8 +272,8 @@ static musec_status copy_out(ms_device *d, ms_mat from, ms_mat to)
     return from.data == to.data ? MUSEC_OK : d->ops->copy(d, from, to);
 }
 
-/* x, wide and dense, is destroyed; left (rows x rows) and right (rows x cols) lie by rows, or have
- * no data. */
+/* Decomposes x, wide and dense, which is destroyed.  left (rows x rows) and right (rows x cols) are
+ * row-major, or have no data. */
 static musec_status gesvd(ms_device *d, ms_mat x, ms_mat left, ms_mat values, ms_mat right)
 {
     const cudaDataType     t   = type_of(x.dtype);
@@ -329,7 +331,7 @@ done:
 
 /* ---- eigenvalues ----------------------------------------------------------------------------- */
 
-/* Decomposes one after the other; a becomes the eigenvectors. */
+/* Decomposes the matrices one after another; a is overwritten by the eigenvectors. */
 static musec_status syevd(ms_device *d, cusolverEigMode_t job, ms_mat a, ms_mat values)
 {
     const cudaDataType     t  = type_of(a.dtype);
@@ -356,7 +358,7 @@ done:
     return st;
 }
 
-/* Decomposes all at once; the matrices and their values lie without gaps. */
+/* Decomposes all matrices in one call; they and their eigenvalues are stored without gaps. */
 static musec_status syev_batched(ms_device *d, cusolverEigMode_t job, ms_mat a, ms_mat values)
 {
     const cudaDataType     t  = type_of(a.dtype);
@@ -368,7 +370,7 @@ static musec_status syev_batched(ms_device *d, cusolverEigMode_t job, ms_mat a, 
         s->handle, s->params, job, CUBLAS_FILL_MODE_UPPER, a.rows, t, a.data, a.ld, t, values.data,
         t, &w.device_bytes, &w.host_bytes, a.count);
     if (code == CUSOLVER_STATUS_INVALID_VALUE || code == CUSOLVER_STATUS_NOT_SUPPORTED)
-        return syevd(d, job, a, values); /* not so many, or not so large */
+        return syevd(d, job, a, values); /* too many or too large for it */
     TRY(dn_status(d, code, "eigh of a stack"));
     TRY(take_workspace(d, a.count, &w));
     TRY(dn_status(d,
@@ -383,7 +385,7 @@ done:
     return st;
 }
 
-/* Scratch without the gaps that ms_scratch_mat leaves between matrices. */
+/* *out <- scratch without the gaps that ms_scratch_mat leaves between matrices. */
 static musec_status scratch_tight(ms_device *d, musec_dtype dtype, int64_t count, int64_t rows,
                                   int64_t cols, ms_mat *out)
 {
@@ -412,7 +414,7 @@ static musec_status eigh_some(ms_device *d, bool batched, ms_mat a, ms_mat w, ms
         TRY(ms_scratch_mat(d, a.dtype, a.count, 1, a.rows, &values));
     }
     TRY(d->ops->copy(d, a, dense));
-    /* what is not to be read may hold NaN, and kernels multiply even what they do not use by 0 */
+    /* the upper triangle may hold NaN, and cuSOLVER multiplies even unused elements by 0 */
     TRY(ms_cuda_mirror(d, dense));
     TRY(batched ? syev_batched(d, job, dense, values) : syevd(d, job, dense, values));
     TRY(d->ops->copy(d, values, w));

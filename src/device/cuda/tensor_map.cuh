@@ -1,5 +1,5 @@
-/* tensor_map.cuh - the host's side of kernels for Hopper: whether they can be used, and how TMA is
- * told where operands lie. */
+/* tensor_map.cuh - the host's part of kernels for Hopper: whether they can be used, and the tensor
+ * maps that describe operands to TMA. */
 #ifndef MS_DEVICE_CUDA_TENSOR_MAP_CUH
 #define MS_DEVICE_CUDA_TENSOR_MAP_CUH
 
@@ -14,7 +14,8 @@ typedef CUresult (*tensor_map_encoder)(CUtensorMap *, CUtensorMapDataType, cuuin
                                        CUtensorMapSwizzle, CUtensorMapL2promotion,
                                        CUtensorMapFloatOOBfill);
 
-/* Returns the driver's function, or NULL.  The driver is not linked: it is asked. */
+/* Returns the driver's cuTensorMapEncodeTiled, or NULL, through the runtime: the driver is not
+ * linked. */
 static inline void (*find_tensor_map_encoder())(void)
 {
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
@@ -30,9 +31,9 @@ static inline void (*find_tensor_map_encoder())(void)
     return code == cudaSuccess && found == cudaDriverEntryPointSuccess ? (void (*)(void))fn : NULL;
 }
 
-/* May these kernels be launched with so many bytes of dynamic shared memory, on a chip that has TMA
- * and wgmma?  In a program that was not compiled for compute capability 9.0a they are empty, known
- * by the static shared memory that they do not ask for.  The answer is kept. */
+/* Can these kernels be launched with so many bytes of dynamic shared memory, on a chip that has TMA
+ * and wgmma?  In a program that was not compiled for compute capability 9.0a they are empty, which
+ * shows as no static shared memory.  The answer is stored for later calls. */
 static inline bool is_usable(ms_cuda *c, ms_cuda_hopper which, const void *const *kernels,
                              int n_kernels, int smem_bytes)
 {
@@ -54,8 +55,8 @@ static inline bool is_usable(ms_cuda *c, ms_cuda_hopper which, const void *const
     return c->hopper[which].usable = c->encode_tensor_map != NULL;
 }
 
-/* Describes x as it is stored, in boxes of `height` rows of 128 bytes with the 128-byte swizzle
- * (hopper.cuh); false where TMA does not take it. */
+/* *map <- x as it is stored, in boxes of `height` rows of 128 bytes with the 128-byte swizzle
+ * (hopper.cuh); false where TMA does not support x. */
 static inline bool make_tensor_map(const ms_cuda *c, const ms_mat &x, int height, CUtensorMap *map)
 {
     const tensor_map_encoder encode     = (tensor_map_encoder)c->encode_tensor_map;

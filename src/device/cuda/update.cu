@@ -5,9 +5,9 @@
 
 /* ---- moments --------------------------------------------------------------------------------- */
 
-/* Operands g, m, v, slow, u.  What is averaged is rounded as it is stored (Rounds: if it is shorter
- * than R) before it is used, so that u is that of the state kept.  (1 - beta2) g g is formed from
- * the left, where large g overflow last. */
+/* Operands g, m, v, slow, u.  Averages are rounded to their stored dtype before use (Rounds: if it
+ * is narrower than R), so that u is that of the stored state.  (1 - beta2) g g is multiplied from
+ * the left, which overflows for the fewest g. */
 template <typename R, bool Rounds> struct moments_op : element_op {
     typedef R Real;
     enum { N = 5, READS = 15, WRITES = 30, G = 0, M, V, SLOW, U };
@@ -68,7 +68,7 @@ static musec_status cuda_moments(ms_device *d, ms_moments rates, ms_mat g, ms_ma
 
 /* ---- decay_add ------------------------------------------------------------------------------- */
 
-/* Operands u, w, copy.  Steps and decays that lie in host memory ride on the launch. */
+/* Operands u, w, copy.  Steps and decays in host memory are kernel parameters (Listed). */
 template <typename R, bool Listed> struct decay_add_op : element_op {
     typedef R Real;
     enum { N = 3, READS = 3, WRITES = 6, U = 0, WEIGHT, COPY };

@@ -1,10 +1,11 @@
 /* wgmma.cuh - matrix multiply-accumulate (MMA) of a warpgroup: operands in shared memory or
  * registers, accumulators in registers.
  *
- * A k-tile of an operand is 64 or more of its rows (columns, of the right operand) by K_TILE of the
- * sum's index k, in 16 bits, in swizzled tiles (hopper.cuh).  In a K-major operand k runs along
- * memory: a row of a tile is a row of the operand.  In an MN-major one a row of a tile is one k,
- * and a tile has 64 rows of the operand.  The instruction takes both, told apart when compiled.
+ * A k-tile of an operand is 64 or more of its rows (of the right operand, columns) by K_TILE of the
+ * summation index k, in 16 bits, in swizzled tiles (hopper.cuh).  In a K-major operand k is
+ * contiguous in memory: a row of a tile is a row of the operand.  In an MN-major one a row of a
+ * tile is one k, and a tile has 64 rows of the operand.  The instruction takes both, by immediate
+ * operands.
  *
  * Element 4 j + 2 h + e of the accumulators of 64 x N belongs to row 16 w + 8 h + l / 4 and column
  * 8 j + 2 (l % 4) + e, where w is the thread's warp in the warpgroup and l its lane. */
@@ -19,8 +20,8 @@ enum major { K_MAJOR, MN_MAJOR };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* Describes an operand in swizzled tiles.  Eight rows take 1024 bytes; from 64 rows of an MN-major
- * operand to the next is a tile. */
+/* Returns the descriptor of an operand in swizzled tiles.  Eight rows take 1024 bytes; each 64 rows
+ * of an MN-major operand are a tile. */
 static __device__ inline uint64_t smem_descriptor(uint32_t address)
 {
     const uint64_t swizzle_128b = 1;
@@ -28,7 +29,7 @@ static __device__ inline uint64_t smem_descriptor(uint32_t address)
            (uint64_t)(SMEM_TILE / 16) << 16 | (address & 0x3ffffu) >> 4;
 }
 
-/* Returns what a descriptor grows by from one k to the 16th after it. */
+/* Returns the increment of a descriptor for 16 steps of k. */
 static __device__ constexpr uint64_t descriptor_k16(major m)
 {
     return (m == MN_MAJOR ? 16 * SMEM_ROW_BYTES : 32) / 16;
@@ -44,14 +45,14 @@ static __device__ inline void wgmma_commit()
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Waits until at most N groups of MMAs are under way. */
+/* Waits until at most N groups of MMAs are pending. */
 template <int N> static __device__ inline void wgmma_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
-/* Accumulators that were waited for are in these registers now: what uses them does not move
- * before. */
+/* Keeps the compiler from moving uses of the accumulators before this point, which follows the wait
+ * for their MMAs. */
 template <int N> static __device__ inline void fence_accumulators(float (&d)[N])
 {
 #pragma unroll
@@ -108,7 +109,7 @@ template <int N> static __device__ inline void fence_accumulators(float (&d)[N])
     else                                                                                          \
         WGMMA_SS("64", type, NAMES_32, "%32", "%33", "%34", "%35", "%36", D32(0))
 
-/* d <- x y, or d + x y where `accumulate` says so: 64 x N by 16 of k. */
+/* d <- x y, or d + x y if `accumulate`: 64 x N, over 16 of k. */
 template <typename T, int N, major A, major B>
 static __device__ inline void wgmma(float *d, uint64_t x, uint64_t y, bool accumulate)
 {
