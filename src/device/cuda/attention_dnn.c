@@ -40,13 +40,13 @@ struct ms_cuda_dnn {
     ms_dnn_api    api;
     cudnnHandle_t handle;
     bool          is_open;
-    ms_error      words; /* why it is not open */
-    int64_t       clock; /* plans looked up so far */
+    ms_error      message; /* why it is not open */
+    int64_t       clock;   /* plans looked up so far */
     struct cached {
         ms_dnn_shape shape;
         int64_t      used; /* clock of the last look-up; 0: the entry is free */
-        ms_dnn_plan *plan; /* NULL: it cannot be made, for the reason in `words` */
-        char         words[256];
+        ms_dnn_plan *plan; /* NULL: it cannot be made, for the reason in `message` */
+        char         message[256];
     } plans[PLANS];
 };
 
@@ -63,7 +63,7 @@ static musec_status open_library(ms_error *e, ms_dnn_api *api)
     static const char *const names[]   = { "libcudnn.so.9", NULL };
     const ms_cuda_symbol     symbols[] = {
             { "cudnnGetVersion", (void **)&api->version },
-            { "cudnnGetErrorString", (void **)&api->error_words },
+            { "cudnnGetErrorString", (void **)&api->error_string },
             { "cudnnGetLastErrorString", (void **)&api->last_error },
             { "cudnnCreate", (void **)&api->create },
             { "cudnnDestroy", (void **)&api->destroy },
@@ -90,12 +90,12 @@ static musec_status open_handle(ms_device *d, struct ms_cuda_dnn *n)
     musec_status  st = MUSEC_OK;
     cudnnStatus_t code;
     if (ms_cuda_of(d)->capability != MS_CUDA_CHIP_DNN)
-        return ms_fail(&n->words, MUSEC_ENOTSUP, "cuDNN is used on Hopper alone");
-    TRY(open_library(&n->words, &n->api));
+        return ms_fail(&n->message, MUSEC_ENOTSUP, "cuDNN is used on Hopper alone");
+    TRY(open_library(&n->message, &n->api));
     code = n->api.create(&n->handle);
     if (code == CUDNN_STATUS_SUCCESS) code = n->api.set_stream(n->handle, ms_cuda_of(d)->stream);
     if (code != CUDNN_STATUS_SUCCESS)
-        TRY(ms_fail(&n->words, MUSEC_EDEVICE, "cuDNN: %s", n->api.error_words(code)));
+        TRY(ms_fail(&n->message, MUSEC_EDEVICE, "cuDNN: %s", n->api.error_string(code)));
 done:
     return st;
 }
@@ -127,7 +127,7 @@ void ms_cuda_dnn_describe(ms_device *d, char *text, size_t bytes)
 {
     const struct ms_cuda_dnn *n = library_of(d);
     if (n == NULL || !n->is_open) {
-        snprintf(text, bytes, "no cuDNN: %s", n == NULL ? "not enough memory" : n->words.text);
+        snprintf(text, bytes, "no cuDNN: %s", n == NULL ? "not enough memory" : n->message.text);
         return;
     }
     const size_t v = n->api.version();
@@ -264,17 +264,17 @@ static musec_status plan_of(ms_device *d, ms_error *e, const ms_cuda_attn *x, bo
     struct cached      *place;
     *out = NULL;
     if (n == NULL || !n->is_open)
-        return ms_fail(e, MUSEC_ENOTSUP, "%s", n == NULL ? "not enough memory" : n->words.text);
+        return ms_fail(e, MUSEC_ENOTSUP, "%s", n == NULL ? "not enough memory" : n->message.text);
     TRY(shape_of(d, e, x, backward, shape));
     TRY(place_of(d, n, shape, &place));
     if (place->used == 0) {
         st = make_plan(d, e, n, shape, &place->plan);
         if (st == MUSEC_ENOMEM) return st;
-        snprintf(place->words, sizeof place->words, "%.255s", st == MUSEC_OK ? "" : e->text);
+        snprintf(place->message, sizeof place->message, "%.255s", st == MUSEC_OK ? "" : e->text);
     }
     place->used = ++n->clock;
     *out        = place->plan;
-    st          = *out != NULL ? MUSEC_OK : ms_fail(e, MUSEC_ENOTSUP, "%s", place->words);
+    st          = *out != NULL ? MUSEC_OK : ms_fail(e, MUSEC_ENOTSUP, "%s", place->message);
 done:
     return st;
 }

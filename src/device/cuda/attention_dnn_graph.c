@@ -32,8 +32,7 @@ struct ms_dnn_plan {
     bool              has[MS_DNN_TENSORS];
 };
 
-/* A graph under construction.  After a failure further calls do nothing, and `what` names what
- * failed. */
+/* A graph under construction.  After a failure, named by `what`, further calls do nothing. */
 typedef struct graph {
     const ms_dnn_api   *api;
     const ms_dnn_shape *shape;
@@ -44,7 +43,7 @@ typedef struct graph {
     int64_t             next_id;
     cudnnStatus_t       code;
     const char         *what;
-    char                words[512];
+    char                message[512];
 } graph;
 
 /* ---- descriptors ----------------------------------------------------------------------------- */
@@ -54,7 +53,7 @@ static bool went_well(graph *g, cudnnStatus_t code, const char *what)
     if (g->code == CUDNN_STATUS_SUCCESS && code != CUDNN_STATUS_SUCCESS) {
         g->code = code;
         g->what = what;
-        g->api->last_error(g->words, sizeof g->words);
+        g->api->last_error(g->message, sizeof g->message);
     }
     return g->code == CUDNN_STATUS_SUCCESS;
 }
@@ -551,7 +550,7 @@ musec_status ms_dnn_plan_make(ms_error *e, const ms_dnn_api *api, cudnnHandle_t 
     const bool full = g.code == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
                       g.code == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
     return ms_fail(e, full ? MUSEC_ENOMEM : MUSEC_ENOTSUP, "cuDNN does not make %s: %s: %s", g.what,
-                   api->error_words(g.code), g.words);
+                   api->error_string(g.code), g.message);
 }
 
 void ms_dnn_plan_free(ms_dnn_plan *plan)
@@ -589,9 +588,10 @@ musec_status ms_dnn_plan_run(ms_error *e, const ms_dnn_plan *plan, cudnnHandle_t
     if (code == CUDNN_STATUS_SUCCESS) code = api->execute(handle, plan->plan, pack);
     musec_status st = MUSEC_OK;
     if (code != CUDNN_STATUS_SUCCESS) {
-        char words[512] = "";
-        api->last_error(words, sizeof words);
-        st = ms_fail(e, MUSEC_EDEVICE, "attention: cuDNN: %s: %s", api->error_words(code), words);
+        char message[512] = "";
+        api->last_error(message, sizeof message);
+        st =
+            ms_fail(e, MUSEC_EDEVICE, "attention: cuDNN: %s: %s", api->error_string(code), message);
     }
     if (pack != NULL) (void)api->release(pack);
     return st;

@@ -16,7 +16,7 @@
 typedef struct ms_dnn_api { /* the functions of the opened library */
     void *library;
     size_t (*version)(void);
-    const char *(*error_words)(cudnnStatus_t code);
+    const char *(*error_string)(cudnnStatus_t code);
     void (*last_error)(char *text, size_t bytes);
     cudnnStatus_t (*create)(cudnnHandle_t *handle);
     cudnnStatus_t (*destroy)(cudnnHandle_t handle);

@@ -76,7 +76,7 @@ static __device__ inline key_block next_keys(const grad_args &g)
 }
 
 /* Passes the next keys to the consumers, by all lanes of a warp. */
-static __device__ inline void tell_keys(const grad_args &g, const key_block &b, key_notes *to)
+static __device__ inline void publish_keys(const grad_args &g, const key_block &b, key_notes *to)
 {
     const int lane = (int)threadIdx.x % WARP;
     if (lane == 0) to->block = b;
@@ -91,16 +91,17 @@ static __device__ inline void tell_keys(const grad_args &g, const key_block &b, 
 /* The producer, by a whole warp, so that the compiler knows operands to be the same in all
  * lanes. */
 template <int HEAD>
-static __device__ inline void load_for_keys(const grad_args &g, const key_smem &r, key_notes *tell,
-                                            const CUtensorMap *q, const CUtensorMap *k,
-                                            const CUtensorMap *v, const CUtensorMap *dout)
+static __device__ inline void load_for_keys(const grad_args &g, const key_smem &r,
+                                            key_notes *published, const CUtensorMap *q,
+                                            const CUtensorMap *k, const CUtensorMap *v,
+                                            const CUtensorMap *dout)
 {
     typedef by_key<HEAD>   at;
     pipeline_state<STAGES> to = { 0, 0 };
     for (uint32_t phase = 1;; phase ^= 1u) {
         const key_block b = next_keys(g);
         mbarrier_wait(r.keys_empty, phase);
-        tell_keys(g, b, tell + (phase ^ 1u));
+        publish_keys(g, b, published + (phase ^ 1u));
         mbarrier_arrive_expect_tx(r.keys_full, b.head < 0 ? 0 : 2 * at::V);
         if (b.head < 0) return;
         const int first = b.first, head = g.first + b.head;
@@ -272,15 +273,15 @@ static __device__ inline void walk_queries(float (&dk)[HEAD / 2], float (&dv)[HE
 
 template <typename T, int HEAD>
 static __device__ inline void make_keys(const grad_args &g, const key_smem &r,
-                                        const key_notes *tell, int group)
+                                        const key_notes *published, int group)
 {
     /* kept in a register by the shuffle: a read of threadIdx between MMAs would wait for them */
     const uint32_t         me = __shfl_sync(ALL_LANES, threadIdx.x % WARPGROUP, threadIdx.x % WARP);
     pipeline_state<STAGES> from         = { 0, 0 };
     float                  dk[HEAD / 2] = {}, dv[HEAD / 2] = {};
     for (uint32_t phase = 0;; phase ^= 1u) {
-        const key_notes &told = tell[phase];
-        const key_block &b    = told.block;
+        const key_notes &current = published[phase];
+        const key_block &b       = current.block;
         mbarrier_wait(r.keys_full, phase);
         if (b.head < 0) return;
         if (b.end[group] == group) { /* its keys are all beyond the end */
@@ -290,7 +291,7 @@ static __device__ inline void make_keys(const grad_args &g, const key_smem &r,
         }
         const int tile = b.first / SIDE + group;
         skip_stages(r, &from, group);
-        walk_queries<T, HEAD>(dk, dv, g, r, group, me, b, told.more + group * SIDE,
+        walk_queries<T, HEAD>(dk, dv, g, r, group, me, b, current.more + group * SIDE,
                               (uint4 *)weights_at(g, b.head, tile, tile) + me, &from);
         skip_stages(r, &from, b.tiles - b.end[group]);
         const int head = g.first + b.head, row = b.first + group * SIDE;
@@ -310,7 +311,7 @@ static __global__ void __launch_bounds__(KEY_THREADS, 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ uint4 memory[];
     __shared__ uint64_t     barriers[2 * STAGES + 2];
-    __shared__ key_notes    tell[2];
+    __shared__ key_notes    published[2];
     const uint32_t          warp  = __shfl_sync(ALL_LANES, threadIdx.x / WARP, 0);
     const uint32_t          group = warp / WARPGROUP_WARPS;
     const uint32_t          full = smem_address(barriers), more = full + MBARRIER * 2 * STAGES;
@@ -328,10 +329,10 @@ static __global__ void __launch_bounds__(KEY_THREADS, 1)
     __syncthreads();
     if (group == KEY_GROUPS) {
         setmaxnreg_dec<24>();
-        if (warp == KEY_WORKERS / WARP) load_for_keys<HEAD>(g, r, tell, &q, &k, &v, &dout);
+        if (warp == KEY_WORKERS / WARP) load_for_keys<HEAD>(g, r, published, &q, &k, &v, &dout);
     } else {
         setmaxnreg_inc<240>();
-        make_keys<T, HEAD>(g, r, tell, (int)group);
+        make_keys<T, HEAD>(g, r, published, (int)group);
     }
 #endif
 }

@@ -7,7 +7,7 @@
 template <typename Bits> struct copy_bits : element_op {
     typedef Bits Real;
     enum { N = 2, READS = 1, WRITES = 2 };
-    static constexpr bool turns = true;
+    static constexpr bool transposes = true;
 
     __device__ void apply(const numbers &, Bits (&v)[N], const place &) const { v[1] = v[0]; }
 };
@@ -15,7 +15,7 @@ template <typename Bits> struct copy_bits : element_op {
 template <typename R> struct convert : element_op {
     typedef R Real;
     enum { N = 2, READS = 1, WRITES = 2 };
-    static constexpr bool turns = true;
+    static constexpr bool transposes = true;
     template <bool Lists>
     using Hot = in_f32<R, choice<kinds<MUSEC_F32, MUSEC_BF16>, kinds<MUSEC_F32, MUSEC_F16>,
                                  kinds<MUSEC_BF16, MUSEC_F32>, kinds<MUSEC_F16, MUSEC_F32>>>;
@@ -93,7 +93,7 @@ static musec_status cuda_scale(ms_device *d, ms_num factor, ms_mat x)
 struct prescale_op : element_op {
     typedef double Real;
     enum { N = 2, READS = 1, WRITES = 2 };
-    static constexpr bool turns = true;
+    static constexpr bool transposes = true;
     template <bool Lists>
     using Hot = choice<kinds<MUSEC_F32, MUSEC_F16>, kinds<MUSEC_F32, MUSEC_BF16>,
                        kinds<MUSEC_F32, MUSEC_F32>, kinds<MUSEC_F16, MUSEC_F16>,

@@ -32,11 +32,11 @@
 #include "device/cuda/operand.cuh"
 
 enum {
-    ELEMENT_THREADS = 256,
-    ELEMENT_EACH    = 16, /* elements of a thread, where they go one by one */
-    RARE_BLOCKS     = 8,  /* on a processor at a time */
-    TURN            = 32, /* the side of a square tile of a transposition */
-    TURN_THREADS    = 256,
+    ELEMENT_THREADS   = 256,
+    ELEMENT_EACH      = 16, /* elements of a thread, where they go one by one */
+    RARE_BLOCKS       = 8,  /* on a processor at a time */
+    TRANSPOSE_SIDE    = 32, /* the side of a square tile of a transposition */
+    TRANSPOSE_THREADS = 256,
 };
 
 /* ---- arithmetic without contraction ---------------------------------------------------------- */
@@ -147,7 +147,7 @@ static __device__ inline void each_operand(const F &f)
 static __device__ inline unsigned bits_of(float x) { return __float_as_uint(x) & 0x7fffffffu; }
 
 /* *top <- its maximum with `seen` of all threads of the block; called once in a kernel. */
-static __device__ inline void join_top(unsigned seen, unsigned long long *top)
+static __device__ inline void merge_absmax(unsigned seen, unsigned long long *top)
 {
     __shared__ unsigned shared[ELEMENT_THREADS / WARP];
     seen = __reduce_max_sync(ALL_LANES, seen);
@@ -224,7 +224,7 @@ static __device__ __forceinline__ void chunk_of_vectors(const Op                
                           pack<Kinds::of(k)>(x[k], v[k].dtype));
         });
     }
-    if constexpr (Op::watched >= 0) join_top(top, op.top + a.first + slot);
+    if constexpr (Op::watched >= 0) merge_absmax(top, op.top + a.first + slot);
 }
 
 template <typename Op, typename Kinds, bool Lists>
@@ -285,25 +285,27 @@ static __global__ void __launch_bounds__(ELEMENT_THREADS)
                 store_one(v[k], i, j, x[k]);
         });
     }
-    if constexpr (Op::watched >= 0) join_top(top, op.top + a.first + slot);
+    if constexpr (Op::watched >= 0) merge_absmax(top, op.top + a.first + slot);
 }
 
 /* Operand 1, not transposed, from operand 0, which is: square tiles go through shared memory, so
  * that both are accessed along rows. */
 template <typename Op, bool Lists>
-static __global__ void __launch_bounds__(TURN_THREADS)
-    turn_k(const __grid_constant__ Op op, const __grid_constant__ operands<Op::N, Lists> a)
+static __global__ void __launch_bounds__(TRANSPOSE_THREADS)
+    transpose_k(const __grid_constant__ Op op, const __grid_constant__ operands<Op::N, Lists> a)
 {
     pdl_wait_trigger();
-    constexpr int                ROWS = TURN_THREADS / TURN, STEPS = TURN / ROWS; /* rows at once */
-    __shared__ typename Op::Real square[TURN][TURN + 1];
+    constexpr int ROWS  = TRANSPOSE_THREADS / TRANSPOSE_SIDE,
+                  STEPS = TRANSPOSE_SIDE / ROWS; /* rows at once */
+    __shared__ typename Op::Real square[TRANSPOSE_SIDE][TRANSPOSE_SIDE + 1];
     const uint32_t               slot = quotient(blockIdx.x, a.chunks);
     const uint32_t               at   = blockIdx.x - slot * a.chunks.by;
-    const int64_t i0 = (int64_t)(at / a.across) * TURN, j0 = (int64_t)(at % a.across) * TURN;
-    const int     x = (int)threadIdx.x % TURN, y = (int)threadIdx.x / TURN;
-    const view    from = view_of(a, 0, slot), to = view_of(a, 1, slot);
-    const auto    c           = op.of(a.first + slot, slot);
-    uint64_t      bits[STEPS] = {};
+    const int64_t                i0   = (int64_t)(at / a.across) * TRANSPOSE_SIDE,
+                  j0                  = (int64_t)(at % a.across) * TRANSPOSE_SIDE;
+    const int  x = (int)threadIdx.x % TRANSPOSE_SIDE, y = (int)threadIdx.x / TRANSPOSE_SIDE;
+    const view from = view_of(a, 0, slot), to = view_of(a, 1, slot);
+    const auto c           = op.of(a.first + slot, slot);
+    uint64_t   bits[STEPS] = {};
 
 #pragma unroll
     for (int s = 0; s < STEPS; s++)
@@ -367,7 +369,7 @@ template <typename Op> static void simplify(element_call<Op::N> *x)
     bool          over = true, dense = !x->positions, flat = !x->by_matrix;
     for (int k = 0; k < N; k++)
         if (is_there(*x, k)) over = over && x->mat[k].trans;
-    if constexpr (Op::turns) over = x->mat[1].trans;
+    if constexpr (Op::transposes) over = x->mat[1].trans;
     for (int k = 0; k < N; k++) {
         ms_mat *m = &x->mat[k];
         if (!is_there(*x, k)) continue;
@@ -476,12 +478,12 @@ static musec_status launch_elements(ms_device *d, const char *name, const Op &op
     a.rows = shape.rows, a.cols = shape.cols, a.elems = shape.rows * shape.cols;
     a.first = first, a.there = x.there;
     if (a.elems == 0 || shape.count == 0) return MUSEC_OK;
-    if constexpr (Op::turns) {
+    if constexpr (Op::transposes) {
         if (x.mat[0].trans) {
-            a.across              = (uint32_t)((a.cols - 1) / TURN + 1);
-            a.elems               = ((a.rows - 1) / TURN + 1) * a.across; /* squares */
+            a.across              = (uint32_t)((a.cols - 1) / TRANSPOSE_SIDE + 1);
+            a.elems               = ((a.rows - 1) / TRANSPOSE_SIDE + 1) * a.across; /* squares */
             const unsigned blocks = set_chunks<Op>(&a, shape.count, 1);
-            launch_kernel(d, turn_k<Op, Lists>, blocks, TURN_THREADS, 0, op, a);
+            launch_kernel(d, transpose_k<Op, Lists>, blocks, TRANSPOSE_THREADS, 0, op, a);
             return launched(d, name);
         }
     }
@@ -527,11 +529,11 @@ static musec_status run_elements(ms_device *d, const char *name, const Op &op,
     return run_lists(d, name, op, x, [](Op *, int64_t, int64_t) {});
 }
 
-struct element_op {                          /* the defaults of an op */
-    static constexpr bool turns     = false; /* operand 1 is made of operand 0: may transpose */
-    static constexpr bool rare      = false;
-    static constexpr int  watched   = -1;
-    template <bool Lists> using Hot = choice<>;
+struct element_op {                           /* the defaults of an op */
+    static constexpr bool transposes = false; /* operand 1 is made of operand 0: may transpose */
+    static constexpr bool rare       = false;
+    static constexpr int  watched    = -1;
+    template <bool Lists> using Hot  = choice<>;
 
     struct numbers {};
     __device__ numbers                              of(int64_t, uint32_t) const { return {}; }

@@ -149,8 +149,8 @@ static __global__ void __launch_bounds__(FINISH) finish_kernel(const finishing f
         Real          v = alpha *
                  load<Real>(f.ab.data, b * f.ab.stride + i * f.ab.row + j * f.ab.col, f.ab.dtype);
         if (beta != (Real)0) {
-            const bool    turned = f.symmetric && i < j;
-            const int64_t x = turned ? j : i, y = turned ? i : j;
+            const bool    above = f.symmetric && i < j;
+            const int64_t x = above ? j : i, y = above ? i : j;
             v += beta * load<Real>(f.source.data,
                                    b * f.source.stride + x * f.source.row + y * f.source.col,
                                    f.source.dtype);

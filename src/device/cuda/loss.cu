@@ -99,8 +99,8 @@ template <typename Real> static __device__ inline Real total_weight(const scorin
 /* Stores the losses of the row and returns the gradient of this lane's target, which is in column
  * `at` and has that raw logit.  A whole warp calls it. */
 template <typename Real>
-static __device__ inline Real settle(const scoring<Real> &x, ms_cap cap, int n, int at, Real raw,
-                                     Real top, Real sum, double *losses)
+static __device__ inline Real target_loss(const scoring<Real> &x, ms_cap cap, int n, int at,
+                                          Real raw, Real top, Real sum, double *losses)
 {
     Real         slope;
     const Real   z        = capped(x, cap, raw, &slope);
@@ -171,8 +171,8 @@ static __device__ inline fast_row fast_row_of(const scoring<float> &x, float lev
     return r;
 }
 
-/* Returns the unit in which soften() gives slopes. */
-template <ms_cap CAP> static __device__ inline float steepest(const scoring<float> &x)
+/* Returns the unit in which exp_and_slope() gives slopes. */
+template <ms_cap CAP> static __device__ inline float slope_unit(const scoring<float> &x)
 {
     return CAP == MS_CAP_TANH ? 4.0f : CAP == MS_CAP_SIGMOID ? x.scale / x.width : 1.0f;
 }
@@ -181,7 +181,7 @@ template <ms_cap CAP> static __device__ inline float steepest(const scoring<floa
  * and r = 1 / (1 + g), the logistic function of h is r or g r and its derivative g r^2; tanh(h / 2)
  * is (1 - g) r with the sign of h, its derivative by h / 2 four times that. */
 template <ms_cap CAP, bool BOUND>
-static __device__ inline float soften(const fast_row &f, float (&v)[VECTOR])
+static __device__ inline float exp_and_slope(const fast_row &f, float (&v)[VECTOR])
 {
     float sum = 0.0f;
     if constexpr (CAP == MS_CAP_NONE) {
@@ -256,13 +256,13 @@ struct row_sum { /* of exponentials relative to top */
 };
 
 /* A barrier of the workers and the warp for targets. */
-template <int WORKERS> static __device__ inline void meet()
+template <int WORKERS> static __device__ inline void row_barrier()
 {
     asm volatile("bar.sync 1, %0;" ::"n"(WORKERS + WARP) : "memory");
 }
 
 /* Stores the sum of a worker warp's exponentials and the level that it is relative to. */
-template <bool BOUND> static __device__ inline void tell(float level, float sum, report *to)
+template <bool BOUND> static __device__ inline void store_report(float level, float sum, report *to)
 {
     const int   warp = (int)threadIdx.x / WARP;
     const float top  = BOUND ? level : warp_max(level);
@@ -274,7 +274,7 @@ template <bool BOUND> static __device__ inline void tell(float level, float sum,
 }
 
 template <bool BOUND, int WORKERS>
-static __device__ inline row_sum read_all(float level, const report *from)
+static __device__ inline row_sum merge_reports(float level, const report *from)
 {
     const int lane = (int)threadIdx.x % WARP;
     float     top = level, sum = lane < WORKERS / WARP ? from->sum[lane] : 0.0f;
@@ -303,7 +303,7 @@ static __device__ inline void work(const scoring<float> &x, const lines<T> &logi
     const bool       written = x.grad_scale != 0.0f;
     const int        first   = (int)threadIdx.x * VECTOR;
     const int64_t    skip    = (int64_t)gridDim.x * logits.ld; /* from row to row */
-    const float      unit    = x.grad_scale * steepest<CAP>(x);
+    const float      unit    = x.grad_scale * slope_unit<CAP>(x);
     const float      usual   = unit * total_weight(x, x.n_weights);
     float4          *low = held + threadIdx.x, *high = low + cols / VECTOR;
     const T         *any = logits.row(0, blockIdx.x); /* fetched where nothing else is needed */
@@ -328,16 +328,16 @@ static __device__ inline void work(const scoring<float> &x, const lines<T> &logi
                 if (behind)
                     put_scaled(own - skip + at, factor, low[k * WORKERS], high[k * WORKERS]);
                 unpack(raw[k], v);
-                sum += soften<CAP, BOUND>(f, v);
+                sum += exp_and_slope<CAP, BOUND>(f, v);
                 low[k * WORKERS]  = make_float4(v[0], v[1], v[2], v[3]);
                 high[k * WORKERS] = make_float4(v[4], v[5], v[6], v[7]);
             }
             const bool is = first + then * step < cols && (here || more);
             raw[then]     = fetch<T, VECTOR>(is ? (here ? own : own + skip) + then * step : any);
         }
-        tell<BOUND>(level, sum, &reports[turn]);
-        meet<WORKERS>(); /* the previous row is written, too */
-        const row_sum s     = read_all<BOUND, WORKERS>(level, &reports[turn]);
+        store_report<BOUND>(level, sum, &reports[turn]);
+        row_barrier<WORKERS>(); /* the previous row is written, too */
+        const row_sum s     = merge_reports<BOUND, WORKERS>(level, &reports[turn]);
         const float   share = BOUND ? 1.0f : exp2_approx((level - s.top) * LOG2_E);
         const int     n     = target_count(x, i);
         factor = share * (n == x.n_weights ? usual : unit * total_weight(x, n)) / s.sum;
@@ -348,15 +348,15 @@ static __device__ inline void work(const scoring<float> &x, const lines<T> &logi
     for (int k = 0; k < RESIDENT; k++)
         if (first + k * step < cols)
             put_scaled(own + k * step, factor, low[k * WORKERS], high[k * WORKERS]);
-    meet<WORKERS>();
+    row_barrier<WORKERS>();
 }
 
 /* Computes the losses and the gradients of targets, by one warp: it reads the targets' logits
  * before the row is overwritten, and stores their gradients after the workers have stored
  * theirs. */
 template <typename T, ms_cap CAP, bool BOUND, int WORKERS>
-static __device__ inline void keep_books(const scoring<float> &x, const lines<T> &logits,
-                                         int64_t rows, const report *reports, double *losses)
+static __device__ inline void compute_targets(const scoring<float> &x, const lines<T> &logits,
+                                              int64_t rows, const report *reports, double *losses)
 {
     const bool    written = x.grad_scale != 0.0f;
     const int64_t skip    = (int64_t)gridDim.x * logits.ld;
@@ -366,14 +366,14 @@ static __device__ inline void keep_books(const scoring<float> &x, const lines<T>
     for (int64_t i = blockIdx.x; i < rows; i += gridDim.x, row += skip, turn ^= 1) {
         const int   at  = target_of(x, i, (int)threadIdx.x % WARP);
         const float raw = at >= 0 ? widen(row[at]) : 0.0f;
-        meet<WORKERS>();
+        row_barrier<WORKERS>();
         if (written && before >= 0) narrow(grad, row - skip + before);
-        const row_sum s = read_all<BOUND, WORKERS>(x.scale, &reports[turn]);
-        grad            = settle(x, CAP, target_count(x, i), at, raw, s.top, s.sum, losses + 2 * i);
-        before          = at;
+        const row_sum s = merge_reports<BOUND, WORKERS>(x.scale, &reports[turn]);
+        grad   = target_loss(x, CAP, target_count(x, i), at, raw, s.top, s.sum, losses + 2 * i);
+        before = at;
     }
     if (!written) return;
-    meet<WORKERS>();
+    row_barrier<WORKERS>();
     if (before >= 0) narrow(grad, row - skip + before);
 }
 
@@ -389,7 +389,7 @@ static __global__ void __launch_bounds__(WORKERS + WARP, WORKERS == FEW ? FEW_BL
     if (threadIdx.x < WORKERS)
         work<T, CAP, BOUND, WORKERS, RESIDENT>(x, logits, rows, cols, held, reports);
     else
-        keep_books<T, CAP, BOUND, WORKERS>(x, logits, rows, reports, losses);
+        compute_targets<T, CAP, BOUND, WORKERS>(x, logits, rows, reports, losses);
 }
 
 /* ---- any rows -------------------------------------------------------------------------------- */
@@ -435,7 +435,7 @@ static __global__ void __launch_bounds__(THREADS)
         }
         __syncthreads();
         if (threadIdx.x >= WARP) continue;
-        const wide<T> grad = settle(x, x.cap, n, target, raw, top, sum, losses + 2 * i);
+        const wide<T> grad = target_loss(x, x.cap, n, target, raw, top, sum, losses + 2 * i);
         if (x.grad_scale != 0 && target >= 0) narrow(grad, &row[target]);
     }
 }

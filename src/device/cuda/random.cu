@@ -21,7 +21,7 @@ template <bool Normal> struct draw_op : element_op {
     uint64_t key;
     double   from, by; /* from + by times a draw of the standard distribution */
     int64_t  rows, cols;
-    bool     turned;
+    bool     transposed;
 
     struct numbers {
         int64_t first;
@@ -29,8 +29,9 @@ template <bool Normal> struct draw_op : element_op {
     __device__ numbers of(int64_t b, uint32_t) const { return { b * rows * cols }; }
     __device__ void    apply(const numbers &c, double (&v)[N], const place &e) const
     {
-        const uint64_t at = (uint64_t)(c.first + (turned ? e.j * cols + e.i : e.i * cols + e.j));
-        const double   x =
+        const uint64_t at =
+            (uint64_t)(c.first + (transposed ? e.j * cols + e.i : e.i * cols + e.j));
+        const double x =
             Normal ? normal_at(key, at) : 2.0 * ms_rand_uniform(key, at) - 1.0; /* exactly */
         v[0] = plus(from, times(by, x)); /* two roundings, as on the host */
     }
@@ -44,7 +45,7 @@ static musec_status draw(ms_device *d, const char *name, uint64_t key, double fr
     op.key  = key;
     op.from = from, op.by = by;
     op.rows = out.rows, op.cols = out.cols;
-    op.turned = out.trans;
+    op.transposed = out.trans;
     return run_stacks(d, name, op, element_call<1>{ { out }, 1u, true, true });
 }
 

@@ -91,7 +91,7 @@ template <typename Of> static __device__ inline double block_merge(double x)
 }
 
 template <typename Of, typename Sum>
-static __device__ inline void leave(const Sum (&sum)[SUMS], double *out)
+static __device__ inline void store_merged(const Sum (&sum)[SUMS], double *out)
 {
     const double all = block_merge<Of>(Of::merge(Of::merge(Of::value(sum[0]), Of::value(sum[1])),
                                                  Of::merge(Of::value(sum[2]), Of::value(sum[3]))));
@@ -140,7 +140,7 @@ static __global__ void __launch_bounds__(THREADS)
             }
         }
     }
-    leave<Of>(sum, out + blockIdx.x);
+    store_merged<Of>(sum, out + blockIdx.x);
 }
 
 /* group_k for any layout and dtype; `length`: elements of a chunk. */
@@ -165,7 +165,7 @@ static __global__ void __launch_bounds__(THREADS)
             Of::join(sum[k % SUMS], load_one<double>(x, i, j));
         }
     }
-    leave<Of>(sum, out + blockIdx.x);
+    store_merged<Of>(sum, out + blockIdx.x);
 }
 
 /* part: (matrices, chunks) */

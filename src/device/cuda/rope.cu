@@ -12,7 +12,7 @@
 enum { TWO_VECTORS = 2 * VECTOR };
 
 /* The rotation; Real is the accumulator type. */
-template <typename Real> struct turning {
+template <typename Real> struct rotation {
     const Real *cos, *sin;
     int64_t     cos_ld, sin_ld, pairs;
     Real        eps;
@@ -20,7 +20,7 @@ template <typename Real> struct turning {
     bool        vector; /* cos and sin are aligned for reading four at once */
 };
 
-template <typename Real> static __device__ inline void turn(Real c, Real s, Real *p, Real *q)
+template <typename Real> static __device__ inline void rotate(Real c, Real s, Real *p, Real *q)
 {
     const Real first = *p * c + *q * s, second = *q * c - *p * s;
     *p = first;
@@ -31,7 +31,7 @@ template <typename Real> static __device__ inline void turn(Real c, Real s, Real
 
 /* Loads cos and sin of row i for N pairs from j on; 1 and 0 beyond the last. */
 template <int N>
-static __device__ inline void fetch_pairs(const turning<float> &t, int64_t i, int64_t j, float *c,
+static __device__ inline void fetch_pairs(const rotation<float> &t, int64_t i, int64_t j, float *c,
                                           float *s)
 {
     const float *cosines = t.cos + i * t.cos_ld + j, *sines = t.sin + i * t.sin_ld + j;
@@ -56,7 +56,7 @@ struct angles { /* of the pairs of two vectors: those within the one, then those
 };
 
 /* Loads the angles of the vectors at columns `at` and `at` + cols/2 of row i. */
-static __device__ inline angles fetch_angles(const turning<float> &t, int64_t i, int at, int cols)
+static __device__ inline angles fetch_angles(const rotation<float> &t, int64_t i, int at, int cols)
 {
     constexpr int HALF = VECTOR / 2;
     angles        a;
@@ -70,20 +70,20 @@ static __device__ inline angles fetch_angles(const turning<float> &t, int64_t i,
 }
 
 /* Rotates the pairs of two vectors, back where sign is -1. */
-static __device__ inline void turn_vectors(const angles &a, bool adjacent, float sign,
-                                           float (&v)[VECTOR], float (&w)[VECTOR])
+static __device__ inline void rotate_vectors(const angles &a, bool adjacent, float sign,
+                                             float (&v)[VECTOR], float (&w)[VECTOR])
 {
     constexpr int HALF = VECTOR / 2;
     if (adjacent) {
 #pragma unroll
         for (int k = 0; k < HALF; k++) {
-            turn(a.c[k], sign * a.s[k], &v[2 * k], &v[2 * k + 1]);
-            turn(a.c[HALF + k], sign * a.s[HALF + k], &w[2 * k], &w[2 * k + 1]);
+            rotate(a.c[k], sign * a.s[k], &v[2 * k], &v[2 * k + 1]);
+            rotate(a.c[HALF + k], sign * a.s[HALF + k], &w[2 * k], &w[2 * k + 1]);
         }
     } else {
 #pragma unroll
         for (int k = 0; k < VECTOR; k++)
-            turn(a.c[k], sign * a.s[k], &v[k], &w[k]);
+            rotate(a.c[k], sign * a.s[k], &v[k], &w[k]);
     }
 }
 
@@ -97,7 +97,7 @@ static __device__ inline void short_place_of(uint32_t n, uint32_t count, int64_t
 
 /* `lanes` threads have a row; those beyond its last vector, or beyond the last row, have zeros. */
 template <typename T>
-static __global__ void rope_registers(turning<float> t, lines<T> x, int64_t rows, int64_t count,
+static __global__ void rope_registers(rotation<float> t, lines<T> x, int64_t rows, int64_t count,
                                       int cols, int lanes, lines<T> out)
 {
     pdl_wait_trigger();
@@ -128,13 +128,13 @@ static __global__ void rope_registers(turning<float> t, lines<T> x, int64_t rows
         v[k] *= r;
         w[k] *= r;
     }
-    turn_vectors(angled, t.adjacent, 1.0f, v, w);
+    rotate_vectors(angled, t.adjacent, 1.0f, v, w);
     put(out.row(b, i) + at, v);
     put(out.row(b, i) + at + cols / 2, w);
 }
 
 template <typename T>
-static __global__ void rope_grad_registers(turning<float> t, lines<T> x, lines<T> dout,
+static __global__ void rope_grad_registers(rotation<float> t, lines<T> x, lines<T> dout,
                                            int64_t rows, int64_t count, int cols, int lanes,
                                            lines<T> dx)
 {
@@ -158,7 +158,7 @@ static __global__ void rope_grad_registers(turning<float> t, lines<T> x, lines<T
     }
     unpack(one, v);
     unpack(two, w);
-    if (mine) turn_vectors(angled, t.adjacent, -1.0f, v, w);
+    if (mine) rotate_vectors(angled, t.adjacent, -1.0f, v, w);
     if (t.norm) {
         unpack(x_one, xv);
         unpack(x_two, xw);
@@ -184,17 +184,17 @@ static __global__ void rope_grad_registers(turning<float> t, lines<T> x, lines<T
 
 /* Loads pair j of row i from `row` and rotates it. */
 template <typename T>
-static __device__ inline void turned_pair(const turning<wide<T>> &t, wide<T> sign, const T *row,
-                                          int64_t i, int64_t j, int64_t first, int64_t second,
-                                          wide<T> *p, wide<T> *q)
+static __device__ inline void rotated_pair(const rotation<wide<T>> &t, wide<T> sign, const T *row,
+                                           int64_t i, int64_t j, int64_t first, int64_t second,
+                                           wide<T> *p, wide<T> *q)
 {
     *p = widen(row[first]);
     *q = widen(row[second]);
-    if (j < t.pairs) turn(t.cos[i * t.cos_ld + j], sign * t.sin[i * t.sin_ld + j], p, q);
+    if (j < t.pairs) rotate(t.cos[i * t.cos_ld + j], sign * t.sin[i * t.sin_ld + j], p, q);
 }
 
 template <typename T, bool BACK>
-static __global__ void rope_fallback(turning<wide<T>> t, lines<T> x, lines<T> from, int64_t rows,
+static __global__ void rope_fallback(rotation<wide<T>> t, lines<T> x, lines<T> from, int64_t rows,
                                      int64_t count, int64_t cols, lines<T> out)
 {
     pdl_wait_trigger();
@@ -214,7 +214,7 @@ static __global__ void rope_fallback(turning<wide<T>> t, lines<T> x, lines<T> fr
             const wide<T> one = widen(is[first]), two = widen(is[second]);
             square += one * one + two * two;
             if (!BACK) continue;
-            turned_pair<T>(t, sign, in, i, j, first, second, &p, &q);
+            rotated_pair<T>(t, sign, in, i, j, first, second, &p, &q);
             cross += p * one + q * two;
         }
         if (t.norm) r = inverse_rms(warp_sum(square), (wide<T>)cols, t.eps);
@@ -222,7 +222,7 @@ static __global__ void rope_fallback(turning<wide<T>> t, lines<T> x, lines<T> fr
         for (int64_t j = lane; j < cols / 2; j += WARP) {
             const int64_t first  = t.adjacent ? 2 * j : j;
             const int64_t second = t.adjacent ? 2 * j + 1 : j + cols / 2;
-            turned_pair<T>(t, sign, in, i, j, first, second, &p, &q);
+            rotated_pair<T>(t, sign, in, i, j, first, second, &p, &q);
             if (t.norm && BACK) {
                 p -= along * widen(is[first]);
                 q -= along * widen(is[second]);
@@ -235,9 +235,9 @@ static __global__ void rope_fallback(turning<wide<T>> t, lines<T> x, lines<T> fr
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-template <typename Real> static turning<Real> turning_of(const ms_rope *r)
+template <typename Real> static rotation<Real> rotation_of(const ms_rope *r)
 {
-    turning<Real> t;
+    rotation<Real> t;
     t.cos      = (const Real *)r->cos.data;
     t.sin      = (const Real *)r->sin.data;
     t.cos_ld   = r->cos.ld;
@@ -268,7 +268,7 @@ static musec_status run_rope(ms_device *d, const ms_rope &r, ms_mat x, ms_mat fr
     if (fits_registers(&x, &from, &out))
         return by_vector(x.dtype, [&](auto tag) {
             typedef typename decltype(tag)::type T;
-            const turning<float>                 t = turning_of<float>(&r);
+            const rotation<float>                t = rotation_of<float>(&r);
             if (BACK)
                 launch_kernel(d, rope_grad_registers<T>, row_blocks(rows, lanes), ROW_THREADS, 0, t,
                               lines_of<T>(x), lines_of<T>(from), x.rows, x.count, (int)x.cols,
@@ -282,7 +282,7 @@ static musec_status run_rope(ms_device *d, const ms_rope &r, ms_mat x, ms_mat fr
     return by_dtype(x.dtype, [&](auto tag) {
         typedef typename decltype(tag)::type T;
         launch_kernel(d, rope_fallback<T, BACK>, row_blocks(rows, WARP), ROW_THREADS, 0,
-                      turning_of<wide<T>>(&r), lines_of<T>(x), lines_of<T>(from), x.rows, x.count,
+                      rotation_of<wide<T>>(&r), lines_of<T>(x), lines_of<T>(from), x.rows, x.count,
                       x.cols, lines_of<T>(out));
         return launched(d, name);
     });

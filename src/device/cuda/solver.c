@@ -85,7 +85,7 @@ struct ms_cuda_solver {
     size_t             workspace_bytes;
 };
 
-static const char *words_of(cusolverStatus_t code)
+static const char *message_of(cusolverStatus_t code)
 {
     switch (code) {
     case CUSOLVER_STATUS_NOT_INITIALIZED: return "it is not initialised";
@@ -102,13 +102,13 @@ static musec_status dn_status(ms_device *d, cusolverStatus_t code, const char *w
 {
     if (code == CUSOLVER_STATUS_SUCCESS) return MUSEC_OK;
     return ms_fail(&d->error, code == CUSOLVER_STATUS_ALLOC_FAILED ? MUSEC_ENOMEM : MUSEC_EDEVICE,
-                   "%s: cuSOLVER: %s: %s (status %d)", d->name, what, words_of(code), (int)code);
+                   "%s: cuSOLVER: %s: %s (status %d)", d->name, what, message_of(code), (int)code);
 }
 
 static musec_status open_library(ms_device *d, struct ms_cuda_solver *s)
 {
     void                *library = NULL, *again = NULL;
-    ms_error             unsaid;
+    ms_error             ignored;
     const ms_cuda_symbol symbols[] = {
 #define X(type, name, args) { #name, (void **)&s->dn.name },
         DN_FUNCTIONS(X)
@@ -120,8 +120,8 @@ static musec_status open_library(ms_device *d, struct ms_cuda_solver *s)
     const musec_status st = ms_cuda_library_open(&d->error, "decompositions on GPUs", library_names,
                                                  symbols, COUNT(symbols), &library);
     if (st != MUSEC_OK) return st;
-    s->has_batched = ms_cuda_library_open(&unsaid, "stacks", library_names, batched, COUNT(batched),
-                                          &again) == MUSEC_OK;
+    s->has_batched = ms_cuda_library_open(&ignored, "stacks", library_names, batched,
+                                          COUNT(batched), &again) == MUSEC_OK;
     return MUSEC_OK;
 }
 
