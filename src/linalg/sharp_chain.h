@@ -18,9 +18,9 @@ typedef struct ms_sharp_step {
 typedef struct ms_sharp_chain {
     double        sharpness; /* p; INFINITY: the hard clip */
     int           n;
-    double        error;       /* G lies in [(1 - error) g, g] */
-    double        error_below; /* the same for singular values up to 0.7 D */
-    ms_sharp_step step[MS_SHARP_STEPS];
+    double        error;                /* G lies in [(1 - error) g, g] */
+    double        error_below;          /* the same for singular values up to 0.7 D */
+    ms_sharp_step step[MS_SHARP_STEPS]; /* all |y_k| <= 1 before the last: 16 bits hold them */
 } ms_sharp_chain;
 
 /* The products of a chain, with that of y_0 and the one with Z. */

@@ -14,7 +14,7 @@
 
 /* What the modes without a tolerance ask of a chain: of the hard clip, two digits below D where
  * feedback would multiply the error, and less at its corner, where a product more halves it. */
-static const double FAST_TOL = 5e-2, FAST_TOL_BELOW = 5e-3;
+static const double FAST_TOL = 3e-2, FAST_TOL_BELOW = 5e-3;
 
 /* ---- reports --------------------------------------------------------------------------------- */
 
