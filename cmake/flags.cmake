@@ -28,6 +28,19 @@ if(MUSEC_SANITIZE OR MUSEC_FUZZ)
     $<$<C_COMPILER_ID:Clang>:-Wno-pass-failed>)
   target_link_options(musec_flags INTERFACE ${sanitize})
 endif()
+# The many test programs are linked by a fast linker, where there is one.  What is installed and what is
+# carried to other machines keeps the default.
+set(musec_test_link_options "")
+if(NOT MUSEC_STATIC_DEPS)
+  include(CheckLinkerFlag)
+  foreach(linker lld gold)
+    check_linker_flag(C -fuse-ld=${linker} MUSEC_HAS_${linker})
+    if(MUSEC_HAS_${linker})
+      set(musec_test_link_options -fuse-ld=${linker})
+      break()
+    endif()
+  endforeach()
+endif()
 if(MUSEC_STATIC_DEPS) # a shared library that remains is looked for beside the program as well,
   # and so are those that it needs, which takes the older kind of path
   target_link_options(musec_flags INTERFACE -static-libgcc LINKER:--disable-new-dtags)

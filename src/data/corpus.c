@@ -454,6 +454,14 @@ static void title(generator *w)
 
 musec_status ms_corpus_document(ms_error *e, uint64_t seed, int64_t index, char **text, size_t *n)
 {
+    ms_lexicon lex;
+    ms_lexicon_make(seed, &lex);
+    return ms_corpus_document_from(e, &lex, seed, index, text, n);
+}
+
+musec_status ms_corpus_document_from(ms_error *e, const ms_lexicon *lex, uint64_t seed,
+                                     int64_t index, char **text, size_t *n)
+{
     static void (*const blocks[])(
         generator *) = { story, story,     story,     story,     story, story, story,   story,
                          story, quotation, quotation, quotation, list,  list,  numbers, letters };
@@ -463,7 +471,7 @@ musec_status ms_corpus_document(ms_error *e, uint64_t seed, int64_t index, char 
     *n     = 0;
     w.text = malloc(w.capacity);
     if (w.text == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for a document");
-    ms_lexicon_make(seed, &w.lex);
+    w.lex    = *lex;
     w.random = ms_rand_stream_make(ms_rand_u64(ms_rand_key(seed, "document"), (uint64_t)index));
     /* One in x documents is longer than x times the shortest. */
     w.target = SHORTEST * 65536u / (3700u + below(&w, 65536u - 3700u));

@@ -45,9 +45,10 @@ struct ms_source {
     int32_t       start_id;
     ms_shard_form form;
 
-    bool     endless; /* the built-in corpus, of this seed */
-    uint64_t seed;
-    uint16_t byte_id[256];
+    bool       endless; /* the built-in corpus, of this seed */
+    uint64_t   seed;
+    ms_lexicon lex;
+    uint16_t   byte_id[256];
 
     bool    text;
     bool    cut; /* the last of the files is shared between the sides */
@@ -332,6 +333,7 @@ static musec_status open_builtin(ms_error *e, ms_source *s)
                            ":42",
                            s->path);
     }
+    ms_lexicon_make(s->seed, &s->lex);
     return check_byte_ids(e, s);
 }
 
@@ -414,7 +416,7 @@ static musec_status make_documents(ms_error *e, ms_source *s, int64_t index)
     for (int64_t i = 0; i < BUILTIN_DOCUMENTS; i++) {
         char  *text  = NULL;
         size_t bytes = 0;
-        TRY(ms_corpus_document(e, s->seed, first + i, &text, &bytes));
+        TRY(ms_corpus_document_from(e, &s->lex, s->seed, first + i, &text, &bytes));
         if (!grow(s, &capacity, (int64_t)bytes + 1)) {
             free(text);
             st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for a piece", s->path);
