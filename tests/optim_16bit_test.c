@@ -28,6 +28,10 @@ static const struct rule {
     { "spectra", "base=sgdm ns-mode=fast" },
     { "spectra", "base=sgdm ns-mode=fast nesterov=yes" },
     { "spectra", "base=sgdm ns-mode=accurate" },
+    { "soft-musec", "ns-mode=fast sharpness=4" },
+    { "musec", "ns-mode=fast" },
+    { "musec", "ns-mode=accurate ns-tol=5e-2" },
+    { "spectra", "base=sgdm clip=hard ns-mode=fast nesterov=yes" },
     { "muon", "nesterov=no" },
     { "muon", "nesterov=yes" },
 };

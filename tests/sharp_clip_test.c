@@ -7,11 +7,13 @@
 #include "check.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "clip_run.h"
 #include "linalg/sharp_chain.h"
+#include "optim_rig.h"
 #include "oracle.h"
 
 /* ---- chains ---------------------------------------------------------------------------------- */
@@ -116,7 +118,7 @@ static double stated_error(const sharp_case *c, double tol)
 {
     if (strstr(c->op, "accurate") != NULL) return tol;
     if (strstr(c->op, "fast") == NULL) return 0.0;
-    return c->p == 2.0 ? c->tol : 2.0 * c->tol + ms_sharp_chain_find(c->p, 5e-2, 5e-3)->error;
+    return c->p == 2.0 ? c->tol : 2.0 * c->tol + ms_sharp_chain_find(c->p, 3e-2, 5e-3)->error;
 }
 
 /* The worst that becomes of a singular value: how far it lies outside [law (1 - stated), law],
@@ -297,4 +299,40 @@ TEST_EACH_DEVICE(a_sharpness_without_chains_is_refused, dev)
         run_stack_free(dev, &in);
         run_stack_free(dev, &out);
     }
+}
+
+/* ---- feedback -------------------------------------------------------------------------------- */
+
+/* With a constant gradient, the momentum that is stored clipped by products ends where the exact
+ * clip takes it, but for what the errors of 200 steps add up to: 0.081 D for the chain of hard-fast
+ * and 0.013 D for that of sharpness 4 (docs/operators.md), and 1.2 times that at most here, where
+ * the soft stage errs too.  Singular values of the gradient are up to 3 D. */
+static void check_feedback(ms_device *dev, const char *name, const char *options, double bound)
+{
+    static const rig_param one[] = { { .name = "w", .rows = 14, .cols = 20 } };
+    const double           D     = 0.5;
+    char                   both[2][96];
+    double                *momentum[2];
+    oracle                 o = oracle_make(14, 20, ORACLE_LINEAR, 3.0 * D, 0.05 * D, 9);
+    for (int exact = 0; exact < 2; exact++) {
+        snprintf(both[exact], sizeof both[exact], "threshold=0.5 lr=0 ns-mode=%s%s",
+                 exact ? "exact" : "fast", options);
+        rig r = rig_make(dev, name, both[exact], MUSEC_F32, one, 1, 3);
+        rig_set_grad(&r, 0, o.x);
+        for (int step = 0; step < 200; step++)
+            rig_go(&r);
+        momentum[exact] = rig_state(&r, 0, 0, "momentum", 14 * 20);
+        rig_free(&r);
+    }
+    const double err = run_norm2_diff(momentum[0], momentum[1], 14, 20, bound * D);
+    CHECK(err <= bound * D, "%s %s: %g D from the exact clip", name, options, err / D);
+    free(momentum[0]), free(momentum[1]);
+    oracle_free(&o);
+}
+
+TEST_EACH_DEVICE(feedback_drifts_no_further_than_stated, dev)
+{
+    check_feedback(dev, "musec", "", 1.2 * 0.081);
+    check_feedback(dev, "soft-musec", " sharpness=4", 1.2 * 0.013);
+    check_feedback(dev, "soft-musec", " sharpness=hard", 1.2 * 0.081);
 }

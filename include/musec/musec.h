@@ -167,7 +167,6 @@ MUSEC_API const char *musec_ctx_device(const musec_ctx *ctx);
  *
  *   hard      min(s, D), exactly.  M itself, bit for bit, if no s exceeds D (by more than the
  *             rounding of an SVD in float64, max(rows, cols) units of 2^-52)
- *   hard-fast, hard-accurate, sharp, sharp-fast, sharp-accurate: below
  *   soft      h(s), exactly, by eigenvalues or SVD
  *   ssc       the paper's K coupled Newton-Schulz steps towards h
  *   paper7    ssc with K = 5 by seven products, to 2e-6 of it

@@ -81,7 +81,7 @@ static const struct {
     musec_status (*run)(ms_device *d, const call *c, double sharpness);
 } operators[] = {
     { "hard", "min(s, D), exactly", MS_HARD, run_exact },
-    { "hard-fast", "hard by 13 products", MS_HARD, run_fast },
+    { "hard-fast", "hard by 14 products", MS_HARD, run_fast },
     { "hard-accurate", "hard within --tol by the fewest products", MS_HARD, run_accurate },
     { "soft", "D s / sqrt(s^2 + D^2), exactly", MS_SOFT, run_exact },
     { "ssc", "the paper's Newton-Schulz steps towards soft", MS_SOFT, run_ssc },
