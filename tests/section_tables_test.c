@@ -1,6 +1,7 @@
 /* section_tables_test.c - the ranges of usable learning rates, compared with hand calculations. */
 #include "check.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "section_rig.h"
@@ -71,6 +72,25 @@ TEST(larger_rates_tell_rules_of_thresholds_apart)
     check_rows("larger-rates", 1);
     MAKE("soft-musec lr=0.1 loss=2", "soft-musec lr=0.2 loss=2.5");
     CHECK(section("larger-rates") == NULL, "neither 5 nor 25 times the best rate was run");
+}
+
+/* All runs here have a gain of 0.75; Muon does not clip. */
+TEST(clips_that_have_not_converged_are_noted)
+{
+    MAKE("soft-musec lr=0.1 loss=2", "soft-musec lr=0.5 loss=2.5", "muon lr=0.1 loss=2");
+    CHECK(now.set.n_notes == 1, "%zu notes", now.set.n_notes);
+    CHECK(strcmp(now.set.notes[0],
+                 "Soft Musec: in 2 of 2 runs the clip has not converged: its updates have 0.75 of "
+                 "the norm of the exact clip's; --ns-mode accurate or exact") == 0,
+          "%s", now.set.notes[0]);
+    now.set.at[0].lines[1].groups[1].u_gain = 0.5;
+    for (size_t i = 0; i < now.set.at[1].n; i++)
+        for (int g = 0; g < MS_RUN_GROUPS; g++)
+            now.set.at[1].lines[i].groups[g].u_gain = g == 0 ? NAN : 0.9;
+    make_sections(&usual);
+    CHECK(now.set.n_notes == 2, "%zu notes", now.set.n_notes);
+    check_has(now.set.notes[1], "Soft Musec: in 1 of 2 runs");
+    check_has(now.set.notes[1], "have 0.5 of the norm");
 }
 
 /* A stalled run is drawn at its loss, in a square, and its rate is neither the best nor usable,

@@ -455,6 +455,7 @@ musec_status ms_compare_build(ms_error *e, ms_runset *set, ms_compare *out)
     TRY(find_settings(e, set, entries, n, out));
     TRY(find_rates(e, out));
     TRY(ms_note_precisions(e, set, out));
+    TRY(ms_note_gains(e, set, out));
 done:
     for (size_t i = 0; i < n; i++) {
         free(entries[i].problem_key);
