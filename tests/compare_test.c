@@ -188,6 +188,34 @@ TEST(variants_are_named_by_the_options_that_differ)
     CHECK(ms_compare_plain(&s.c, "muonclip") == 5, "the one with the most runs");
 }
 
+/* Runs of versions without a sharpness, such as the first, have their optimizer's own, like those
+ * that leave it to the program or name it. */
+TEST(clips_are_named_by_a_sharpness_that_is_not_their_own)
+{
+    static const char *const labels[] = { "Musec",
+                                          "Musec, fast",
+                                          "Soft Musec",
+                                          "Soft Musec, sharpness 4",
+                                          "Soft Musec, sharpness 4, fast",
+                                          "Soft Musec, sharpness hard",
+                                          "Muon",
+                                          "SPECTRA, clip hard",
+                                          "SPECTRA, clip soft" };
+    MAKE("soft-musec", "soft-musec sharpness=auto seed=1", "soft-musec sharpness=2 seed=2",
+         "soft-musec sharpness=4", "soft-musec sharpness=4 ns_mode=fast",
+         "soft-musec sharpness=hard", "musec", "musec sharpness=hard seed=1",
+         "musec sharpness=auto ns_mode=fast", "muon", "muon sharpness=auto seed=1",
+         "spectra clip=soft", "spectra clip=soft sharpness=2 seed=1", "spectra clip=hard",
+         "spectra clip=hard sharpness=hard seed=1");
+    check_labels(labels, COUNT(labels));
+    CHECK(s.c.settings[2].method == 2 && s.c.settings[2].n == 3, "%zu soft clips",
+          s.c.settings[2].n);
+    CHECK(s.c.n_problems == 1 && s.set.n_notes == 0, "%zu notes", s.set.n_notes);
+    MAKE("soft-musec", "soft-musec sharpness=2", "soft-musec sharpness=auto seed=1");
+    CHECK(s.c.n_settings == 1 && s.c.settings[0].n == 2 && has_note("the same run as"), "%zu runs",
+          s.c.settings[0].n);
+}
+
 TEST(options_that_differ_between_problems_alone_make_no_variants)
 {
     static const char *const labels[] = { "MuonClip" };

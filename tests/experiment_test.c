@@ -77,8 +77,8 @@ TEST(every_figure_and_table_has_an_item)
         { "table3", "hyperparameters" }, { "table4", "hyperparameters" },
         { "table5", "hyperparameters" }, { "effective-step", "effective-step" },
         { "controls", "controls" },      { "clip-activity", "clip-activity" },
-        { "stability", "stability" },    { "verdict", "verdict" },
-        { "theorem", "theory" },
+        { "stability", "stability" },    { "sharpness", "sharpness" },
+        { "verdict", "verdict" },        { "theorem", "theory" },
     };
     ms_error             e = { "" };
     const ms_experiment *item;
@@ -288,6 +288,10 @@ TEST(items_have_the_expected_numbers_of_runs)
         { "threshold", "medium", 9, 18 },
         { "ns-iters", "medium", 9, 18 },
         { "hyperparameters", "medium", 32 + 2, 0 }, /* two such products */
+        /* four sharpnesses: fast at the rates, 5 and 25 times them (8, and 18 in full) and at the
+         * thresholds (3 and 6), with one more rate at one of these; exact at one threshold */
+        { "sharpness", "pico", 4 * (8 * 3 + 1 + 8), 4 * (18 * 6 + 1 + 18) },
+        { "sharpness", "wide", 4 * 5, 4 * 5 },
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         const size_t reduced = count(cases[i].item, cases[i].scale, false);
@@ -301,7 +305,7 @@ TEST(items_have_the_expected_numbers_of_runs)
     /* Items share their runs: few are not in the sweep. */
     CHECK(count("verdict", "pico", false) == 100 + 6 + 4, "%zu", count("verdict", "pico", false));
     for (size_t i = 0; i < all.n; i++)
-        CHECK(count(all.at[i].name, "pico", false) <= 110, "%s", all.at[i].name);
+        CHECK(count(all.at[i].name, "pico", false) <= 132, "%s", all.at[i].name);
 }
 
 TEST(items_fix_rate_and_threshold)
@@ -332,6 +336,55 @@ TEST(items_fix_rate_and_threshold)
         }
         for (size_t v = 0; v < cases[k].n; v++)
             CHECK(seen[v], "%s: no %s %g", cases[k].item, cases[k].field, cases[k].values[v]);
+        ms_grid_free(&grid);
+    }
+}
+
+/* Do the configs have the same clip and weight decay? */
+static bool agree(const ms_train_config *a, const ms_train_config *b)
+{
+    static const char *const fields[] = { "sharpness", "ns_mode", "threshold", "weight_decay" };
+    char                     text[256];
+    for (size_t i = 0; i < COUNT(fields); i++) {
+        snprintf(text, sizeof text, "%s", text_of(a, fields[i]));
+        if (strcmp(text, text_of(b, fields[i])) != 0) return false;
+    }
+    return strcmp(a->optim.name, b->optim.name) == 0;
+}
+
+static size_t count_at(const ms_grid *grid, const ms_train_config *like, double lr)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < grid->n; i++)
+        n +=
+            fabs(grid->at[i].config.optim.lr - lr) <= 1e-9 * lr && agree(&grid->at[i].config, like);
+    return n;
+}
+
+/* Whichever of the rates that the items share is best, at pico or at a scale of the paper. */
+TEST(sharpness_is_run_at_5_and_25_times_the_best_rate)
+{
+    static const struct {
+        const char *scale;
+        double      rates[4];
+        size_t      n, methods; /* sharpness, mode and threshold */
+    } cases[] = { { "pico", { 0.02, 0.1, 0.2, 0.5 }, 4, 4 * (3 + 1) },
+                  { "medium", { 0.02, 0.1, 0.5 }, 3, 4 } };
+    for (size_t k = 0; k < COUNT(cases); k++) {
+        const ms_experiment_ask ask  = { .scale = cases[k].scale };
+        ms_grid                 grid = runs_of("sharpness", &ask);
+        size_t                  n    = 0;
+        for (size_t i = 0; i < grid.n; i++) {
+            const ms_train_config *cfg = &grid.at[i].config;
+            for (size_t r = 0; r < cases[k].n; r++) {
+                if (cfg->optim.lr != cases[k].rates[r]) continue;
+                n++;
+                CHECK(count_at(&grid, cfg, 5.0 * cfg->optim.lr) == 1 &&
+                          count_at(&grid, cfg, 25.0 * cfg->optim.lr) == 1,
+                      "%s", grid.at[i].name);
+            }
+        }
+        CHECK(n == cases[k].n * cases[k].methods, "%s: %zu runs", cases[k].scale, n);
         ms_grid_free(&grid);
     }
 }

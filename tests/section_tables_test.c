@@ -1,6 +1,7 @@
 /* section_tables_test.c - the ranges of usable learning rates, compared with hand calculations. */
 #include "check.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "section_rig.h"
@@ -41,6 +42,55 @@ TEST(the_edges_of_a_range_are_interpolated)
     check_row(
         "stability", 1,
         "pico, builtin|MuonClip|2.0000|0.001|0.001|0.01|10|low|3|100|1.6|2.8000|0 of 3|0 of 3|1");
+}
+
+/* Soft Musec is best at 0.1 with D 0.5, and was run at 0.5 and 2.5 with that D; a lower loss with
+ * another D, at 0.5, does not count.  Musec lacks 2.5.  Muon is best at its largest rate. */
+TEST(larger_rates_keep_the_threshold_and_decay_of_the_best)
+{
+    MAKE("soft-musec lr=0.1 loss=2", "soft-musec lr=0.5 loss=2.5",
+         "soft-musec lr=0.5 loss=2.1 threshold=0.25", "soft-musec lr=2.5 loss=4 seed=0",
+         "soft-musec lr=2.5 loss=4 seed=1 diverged", "soft-musec sharpness=8 lr=0.1 loss=2.25",
+         "soft-musec sharpness=8 lr=0.5 loss=2.25 seed=1 stalled",
+         "soft-musec sharpness=8 lr=2.5 loss=4 diverged", "musec lr=0.1 loss=2.2",
+         "musec lr=0.5 loss=2.3", "muon lr=0.1 loss=3", "muon lr=0.5 loss=2");
+    check_row("larger-rates", 0, "pico, builtin|Musec|2.2000|0.1|0.5|0|2.3000|-");
+    check_row("larger-rates", 1,
+              "pico, builtin|Soft Musec|2.0000|0.1|0.5|0|2.5000|4.0000, 1 of 2 diverged");
+    check_row("larger-rates", 2,
+              "pico, builtin|Soft Musec, sharpness 8|2.2500|0.1|0.5|0|2.2500, 1 of 1 "
+              "stalled|diverged");
+    check_rows("larger-rates", 3);
+}
+
+/* Thresholds that are rules have no number: equal texts are the same threshold. */
+TEST(larger_rates_tell_rules_of_thresholds_apart)
+{
+    MAKE("soft-musec lr=0.1 loss=2 threshold=rms:2", "soft-musec lr=0.5 loss=2.5 threshold=rms:1",
+         "soft-musec lr=2.5 loss=3 threshold=rms:2", "soft-musec lr=2.5 loss=2.5 threshold=rms:1");
+    check_row("larger-rates", 0, "pico, builtin|Soft Musec|2.0000|0.1|rms:2|0|-|3.0000");
+    check_rows("larger-rates", 1);
+    MAKE("soft-musec lr=0.1 loss=2", "soft-musec lr=0.2 loss=2.5");
+    CHECK(section("larger-rates") == NULL, "neither 5 nor 25 times the best rate was run");
+}
+
+/* All runs here have a gain of 0.75; Muon does not clip. */
+TEST(clips_that_have_not_converged_are_noted)
+{
+    MAKE("soft-musec lr=0.1 loss=2", "soft-musec lr=0.5 loss=2.5", "muon lr=0.1 loss=2");
+    CHECK(now.set.n_notes == 1, "%zu notes", now.set.n_notes);
+    CHECK(strcmp(now.set.notes[0],
+                 "Soft Musec: in 2 of 2 runs the clip has not converged: its updates have 0.75 of "
+                 "the norm of the exact clip's; --ns-mode accurate or exact") == 0,
+          "%s", now.set.notes[0]);
+    now.set.at[0].lines[1].groups[1].u_gain = 0.5;
+    for (size_t i = 0; i < now.set.at[1].n; i++)
+        for (int g = 0; g < MS_RUN_GROUPS; g++)
+            now.set.at[1].lines[i].groups[g].u_gain = g == 0 ? NAN : 0.9;
+    make_sections(&usual);
+    CHECK(now.set.n_notes == 2, "%zu notes", now.set.n_notes);
+    check_has(now.set.notes[1], "Soft Musec: in 1 of 2 runs");
+    check_has(now.set.notes[1], "have 0.5 of the norm");
 }
 
 /* A stalled run is drawn at its loss, in a square, and its rate is neither the best nor usable,

@@ -390,6 +390,7 @@ static musec_status print_summary(ms_error *e, const struct args *a, const char 
     root = json_object();
     ms_json_add(root, "out=%s status=%s reason=%s steps=%lld tokens=%lld", out, s->status,
                 s->reason, (long long)s->steps, (long long)s->tokens);
+    if (s->note != NULL) json_object_set_new(root, "note", json_string(s->note));
     if (s->skipped > 0) json_object_set_new(root, "skipped", json_integer(s->skipped));
     ms_json_add(root,
                 "last_loss=%g best_loss=%g last_val_loss=%g best_val_loss=%g unigram_loss=%g "

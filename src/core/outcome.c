@@ -95,6 +95,14 @@ const char *ms_outcome_word(ms_outcome o)
     return names[o];
 }
 
+void ms_gain_note(double gain, char note[MS_GAIN_NOTE])
+{
+    snprintf(note, MS_GAIN_NOTE,
+             "the clip has not converged: its updates have %.2g of the norm of the exact clip's; "
+             "--ns-mode accurate or exact",
+             gain);
+}
+
 double ms_unigram_loss(const double *frequency, size_t n)
 {
     double sum = 0.0, entropy = 0.0;

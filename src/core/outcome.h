@@ -63,6 +63,12 @@ ms_outcome  ms_outcome_judge(const ms_loss_track *t, double unigram, double weig
                              char reason[MS_OUTCOME_REASON]);
 const char *ms_outcome_word(ms_outcome o); /* "done", "stalled", "diverged" */
 
+/* A clip has converged where its gain, the Frobenius norm of its result relative to that of the
+ * exact clip's, is at least MS_GAIN_CONVERGED. */
+#define MS_GAIN_CONVERGED 0.9
+enum { MS_GAIN_NOTE = 160 };
+void ms_gain_note(double gain, char note[MS_GAIN_NOTE]); /* of a clip that has not converged */
+
 /* Returns the entropy in nats of frequencies (counts or shares, none below 0), or NaN if all are
  * 0. */
 double ms_unigram_loss(const double *frequency, size_t n);

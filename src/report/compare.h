@@ -51,7 +51,7 @@ typedef struct ms_compare { /* { 0 } is empty */
 
 /* Adds notes to the set: on problems of one preset and data that differ in another field, with the
  * field and both values, as they are drawn apart; and on runs of one problem that differ in their
- * precision, as with `auto`. */
+ * precision, as with `auto`; and on clips that have not converged. */
 musec_status ms_compare_build(ms_error *e, ms_runset *set, ms_compare *out);
 void         ms_compare_free(ms_compare *c);
 

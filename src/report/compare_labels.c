@@ -1,9 +1,11 @@
-/* compare_labels.c - labels of data sets and problems. */
+/* compare_labels.c - labels of data sets and problems, and notes on what is compared. */
 #define _POSIX_C_SOURCE 200809L /* open_memstream */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/outcome.h"
 #include "core/real.h"
 #include "report/compare_labels.h"
 
@@ -152,4 +154,35 @@ musec_status ms_note_precisions(ms_error *e, ms_runset *set, const ms_compare *c
         if (st != MUSEC_OK) return st;
     }
     return MUSEC_OK;
+}
+
+/* The lowest gain that the run measured; NaN: none. */
+static double lowest_gain(const ms_run *run)
+{
+    double lowest = NAN;
+    for (size_t i = 0; i < run->n; i++)
+        for (int g = 0; run->lines[i].has_groups && g < MS_RUN_GROUPS; g++)
+            lowest = fmin(lowest, run->lines[i].groups[g].u_gain); /* ignores NaN */
+    return lowest;
+}
+
+musec_status ms_note_gains(ms_error *e, ms_runset *set, const ms_compare *c)
+{
+    musec_status st = MUSEC_OK;
+    for (size_t m = 0; m < c->n_methods && st == MUSEC_OK; m++) {
+        double lowest = NAN;
+        size_t low = 0, n = 0;
+        char   note[MS_GAIN_NOTE];
+        for (size_t i = 0; i < c->n_settings; i++)
+            for (size_t k = 0; c->settings[i].method == m && k < c->settings[i].n; k++) {
+                const double gain = lowest_gain(c->settings[i].runs[k]);
+                lowest            = fmin(lowest, gain);
+                low += gain < MS_GAIN_CONVERGED;
+                n += !isnan(gain);
+            }
+        if (low == 0 || !c->methods[m].clips) continue;
+        ms_gain_note(lowest, note);
+        st = ms_runset_note(e, set, "%s: in %zu of %zu runs %s", c->methods[m].label, low, n, note);
+    }
+    return st;
 }

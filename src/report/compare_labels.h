@@ -14,5 +14,7 @@ char *ms_set_label(const char *data);
 /* Fills in the labels, and notes which problems of the same name differ in a field. */
 musec_status ms_label_problems(ms_error *e, ms_runset *set, ms_compare *c);
 musec_status ms_note_precisions(ms_error *e, ms_runset *set, const ms_compare *c);
+/* Notes which clipping methods have not converged, as their runs measured it. */
+musec_status ms_note_gains(ms_error *e, ms_runset *set, const ms_compare *c);
 
 #endif

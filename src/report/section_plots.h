@@ -141,6 +141,7 @@ void ms_build_loss_lr(ms_section_builder *b);
 void ms_build_controls(ms_section_builder *b);
 void ms_build_effective_step(ms_section_builder *b);
 void ms_build_stability(ms_section_builder *b);
+void ms_build_larger_rates(ms_section_builder *b);
 void ms_build_dynamics(ms_section_builder *b);
 void ms_build_progress(ms_section_builder *b);
 void ms_build_weight_norm(ms_section_builder *b);

@@ -6,6 +6,22 @@
 
 #include "report/section_plots.h"
 
+/* Adds a loss, with how many of the runs stalled or diverged; NULL: not run. */
+static void add_loss(ms_table *t, const ms_setting *s)
+{
+    if (s == NULL)
+        ms_table_add(t, "-");
+    else if (s->stalled > 0)
+        ms_table_add(t, "%.4f, %zu of %zu stalled", s->loss, s->stalled, s->n);
+    else if (s->diverged == 0)
+        ms_table_add(t, "%.4f", s->loss);
+    else if (isfinite(s->loss))
+        ms_table_add(t, "%.4f, %zu of %zu diverged", s->loss, s->diverged, s->n);
+    else
+        ms_table_add(t, "diverged");
+    ms_table_is(t, s != NULL ? s->loss : NAN);
+}
+
 /* ---- stability ------------------------------------------------------------------------------- */
 
 /* Is the loss within the limit, without a run that stalled or diverged? */
@@ -111,15 +127,7 @@ static void add_stability(ms_table *t, const ms_compare *c, size_t problem, size
     else
         ms_table_add(t, "-");
     ms_table_number(t, "%g", last->lr);
-    if (last->stalled > 0)
-        ms_table_add(t, "%.4f, %zu of %zu stalled", last->loss, last->stalled, last->n);
-    else if (last->diverged == 0)
-        ms_table_add(t, "%.4f", last->loss);
-    else if (isfinite(last->loss))
-        ms_table_add(t, "%.4f, %zu of %zu diverged", last->loss, last->diverged, last->n);
-    else
-        ms_table_add(t, "diverged");
-    ms_table_is(t, last->loss);
+    add_loss(t, last);
     ms_table_add(t, "%zu of %zu", diverged, runs);
     ms_table_is_fields(t, "%zu,%zu", diverged, runs);
     ms_table_add(t, "%zu of %zu", stalled, runs);
@@ -167,6 +175,56 @@ void ms_build_stability(ms_section_builder *b)
         "A setting of which a run stalled or diverged is outside, and the range ends at the last "
         "rate before it. Diverged and stalled count all runs of the method, whatever their "
         "threshold and weight decay.");
+}
+
+/* ---- larger rates ---------------------------------------------------------------------------- */
+
+/* The setting that differs from `best` by a factor on the learning rate alone; NULL: not run. */
+static const ms_setting *at_multiple(const ms_compare *c, const ms_setting *best, double factor)
+{
+    for (size_t i = 0; i < c->n_settings; i++) {
+        const ms_setting *s = &c->settings[i];
+        if (s->problem == best->problem && s->method == best->method &&
+            ms_same_number(s->lr, factor * best->lr) &&
+            strcmp(s->threshold_text, best->threshold_text) == 0 &&
+            strcmp(s->decay, best->decay) == 0)
+            return s;
+    }
+    return NULL;
+}
+
+void ms_build_larger_rates(ms_section_builder *b)
+{
+    static const char *const names[] = {
+        "problem",           "method",       "best loss",    "at lr", "D",
+        MS_PLOT_DECAY_NAMES, "loss at 5 lr", "loss at 25 lr"
+    };
+    const ms_compare *c = b->c;
+    ms_table          t = { .align = "llrrrlrr" };
+    char              decay[MS_PLOT_TEXT];
+
+    ms_table_names(&t, names);
+    for (size_t p = 0; p < c->n_problems; p++)
+        for (size_t m = 0; m < c->n_methods; m++) {
+            const ms_setting *best = ms_compare_tuned(c, p, m);
+            if (best == NULL || ms_setting_failed(best)) continue;
+            const ms_setting *five = at_multiple(c, best, 5.0), *more = at_multiple(c, best, 25.0);
+            if (five == NULL && more == NULL) continue;
+            ms_plot_decay_text(best->decay, decay);
+            ms_table_add(&t, "%s", c->problems[p].label);
+            ms_table_add(&t, "%s", c->methods[m].label);
+            add_loss(&t, best);
+            ms_table_number(&t, "%g", best->lr);
+            ms_table_add(&t, "%s", best->threshold_text[0] != '\0' ? best->threshold_text : "-");
+            ms_table_add(&t, "%s", decay);
+            ms_plot_decay_fields(&t, best->decay);
+            add_loss(&t, five);
+            add_loss(&t, more);
+        }
+    ms_build_table(b, "larger-rates",
+                   "The lowest loss of each method, and its loss at 5 and 25 times that learning "
+                   "rate with the same threshold and weight decay.",
+                   &t);
 }
 
 /* ---- selected settings ----------------------------------------------------------------------- */

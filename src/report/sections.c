@@ -20,6 +20,10 @@ static const ms_section_kind kinds[] = {
       ms_build_effective_step },
     { "stability", "Width of the usable learning rates", "",
       "Needs finished runs of one method at two learning rates or more.", ms_build_stability },
+    { "larger-rates", "Larger learning rates than the best", "",
+      "Needs finished runs of one method at 5 or 25 times its best learning rate, at the same "
+      "threshold and weight decay.",
+      ms_build_larger_rates },
     { "dynamics", "Loss over the steps", "Figures 2 and 6 to 8 of the paper",
       "Needs a finished run of two steps or more.", ms_build_dynamics },
     { "progress", "Learning rate, logits and speed", "", "Needs a page of six runs at most.",

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/optimizers.h"
 #include "train/trainer.h"
 
 enum { MS_PER_S = 1000 };
@@ -190,6 +191,21 @@ static void collect_reports(const ms_train *t, ms_log_line *line)
     }
 }
 
+/* Warns when the gain of a clip is too low for the first time. */
+static void watch_gain(ms_train *t, const ms_log_line *line)
+{
+    double    *lowest = &t->progress.lowest_gain;
+    const bool warned = *lowest < MS_GAIN_CONVERGED;
+    char       note[MS_GAIN_NOTE];
+
+    if (ms_optimizer_find(t->cfg.optim.name)->family != MS_FAMILY_CLIPPING) return;
+    for (int k = 0; line->has_groups && k < MS_GROUPS; k++)
+        *lowest = fmin(*lowest, line->groups[k].u_gain); /* ignores NaN */
+    if (warned || !(*lowest < MS_GAIN_CONVERGED) || t->setup.log == NULL) return;
+    ms_gain_note(*lowest, note);
+    ms_log_say(t->setup.log, MS_LOG_NORMAL, "warning: %s", note);
+}
+
 /* MUSEC_ENONFINITE, with its message, means that the run has diverged. */
 static musec_status update_weights(ms_error *e, ms_train *t, const ms_step_plan *plan,
                                    ms_log_line *line)
@@ -207,7 +223,10 @@ static musec_status update_weights(ms_error *e, ms_train *t, const ms_step_plan 
         e, t->ctx, musec_optim_step(t->optim, t->grads, ms_gpt_n_params(t->gpt), plan->lr_scale)));
     /* Without this its time would count for the next step. */
     TRY(ms_train_check(e, t->ctx, musec_ctx_sync(t->ctx)));
-    if (musec_optim_steps(t->optim) > made) collect_reports(t, line);
+    if (musec_optim_steps(t->optim) > made) {
+        collect_reports(t, line);
+        watch_gain(t, line);
+    }
 done:
     line->ms_optim = ms_clock_ms() - start;
     return st;
@@ -364,6 +383,7 @@ static ms_summary summarize(const ms_train *t, const char *status, const char *r
 {
     return (ms_summary){ .status        = status,
                          .reason        = reason,
+                         .note          = t->note[0] != '\0' ? t->note : NULL,
                          .steps         = t->progress.step,
                          .tokens        = t->progress.tokens,
                          .skipped       = musec_optim_skipped(t->optim),
@@ -397,6 +417,7 @@ static musec_status finish(ms_error *e, ms_train *t, int64_t first, ms_summary *
         TRY(ms_train_outcome(e, t, &outcome));
         status = ms_outcome_word(outcome);
     }
+    if (t->progress.lowest_gain < MS_GAIN_CONVERGED) ms_gain_note(t->progress.lowest_gain, t->note);
     *out = summarize(t, status, outcome != MS_OUTCOME_DONE ? t->reason : NULL);
     if (t->runlog != NULL) TRY(ms_runlog_sync(e, t->runlog));
     if (t->setup.out != NULL &&

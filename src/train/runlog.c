@@ -299,14 +299,15 @@ static json_t *summary_json(const ms_summary *s)
 {
     const ms_computed *c = &s->computed;
     return json_pack(
-        "{s:s, s:s?, s:I, s:I, s:o*, s:o, s:o, s:o, s:o, s:o*, s:o, s:o, s:o, s:{s:s, s:s, s:s}, "
+        "{s:s, s:s?, s:s*, s:I, s:I, s:o*, s:o, s:o, s:o, s:o, s:o*, s:o, s:o, s:o, s:{s:s, s:s, "
+        "s:s}, "
         "s:o, s:O*, s:O*, s:O*}",
-        "status", s->status, "reason", s->reason, "steps", (json_int_t)s->steps, "tokens",
-        (json_int_t)s->tokens, "skipped", s->skipped > 0 ? json_integer(s->skipped) : NULL,
-        "last_loss", ms_json_real(s->last_loss), "best_loss", ms_json_real(s->best_loss),
-        "last_val_loss", ms_json_real(s->last_val_loss), "best_val_loss",
-        ms_json_real(s->best_val_loss), "val_losses", val_losses_json(s->last_val), "unigram_loss",
-        ms_json_real(s->unigram_loss), "time_s", ms_json_real(s->time_s), "start_s",
+        "status", s->status, "reason", s->reason, "note", s->note, "steps", (json_int_t)s->steps,
+        "tokens", (json_int_t)s->tokens, "skipped",
+        s->skipped > 0 ? json_integer(s->skipped) : NULL, "last_loss", ms_json_real(s->last_loss),
+        "best_loss", ms_json_real(s->best_loss), "last_val_loss", ms_json_real(s->last_val_loss),
+        "best_val_loss", ms_json_real(s->best_val_loss), "val_losses", val_losses_json(s->last_val),
+        "unigram_loss", ms_json_real(s->unigram_loss), "time_s", ms_json_real(s->time_s), "start_s",
         ms_json_real(s->start_s), "computed", "device", c->device, "precision", c->precision,
         "operands", c->operands, "made", made_json(), "data", s->data, "init_from", s->init,
         "resumed", s->resumed);

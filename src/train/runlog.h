@@ -64,6 +64,7 @@ typedef struct ms_computed { /* the device and dtypes of a run, by name */
 typedef struct ms_summary {
     const char        *status; /* "done", "stalled", "diverged" (core/outcome.h), "interrupted" */
     const char        *reason; /* why it stalled or diverged; otherwise NULL */
+    const char        *note;   /* that the clip has not converged; otherwise NULL */
     int64_t            steps, tokens, skipped;
     double             last_loss, best_loss, last_val_loss, best_val_loss; /* NaN: none */
     double             unigram_loss; /* of the training data; NaN: not computed */

@@ -237,16 +237,20 @@ json_t *ms_train_state(const ms_train *t)
                                   computed.precision, "operands", computed.operands));
     ms_train_put_origin(t, state);
     json_object_set_new(state, "track", track_json(&t->progress.track));
+    json_object_set_new(state, "lowest_gain", real_json(t->progress.lowest_gain));
     if (t->has_pending) json_object_set_new(state, "awaiting", pending_json(&t->pending));
     return state;
 }
 
 musec_status ms_train_read_state(ms_error *e, ms_train *t, const ms_checkpoint *c)
 {
-    const char *bad =
+    const json_t *gain = json_object_get(c->state, "lowest_gain");
+    const char   *bad =
         read_members(c->state, &t->progress, progress_members, COUNT(progress_members));
     musec_status st = MUSEC_OK;
 
+    if (bad == NULL && gain != NULL && !read_real(gain, &t->progress.lowest_gain))
+        bad = "lowest_gain";
     if (bad != NULL) return bad_state(e, c, "", bad);
     TRY(read_track(e, c, &t->progress.track));
     TRY(read_pending(e, t, c));

@@ -16,6 +16,7 @@ typedef struct ms_progress {
     double              first_loss;
     int64_t             too_high; /* consecutive steps whose loss was too high */
     double              last_loss, best_loss, last_val_loss, best_val_loss; /* NaN: none yet */
+    double              lowest_gain; /* of a clip, the mean over a group; NaN: not measured */
     double              time_s;
     ms_loss_track       track;
 } ms_progress;
@@ -39,6 +40,7 @@ struct ms_train {
     ms_log_line     last_val;                   /* the last step that was validated */
     char            diverged[sizeof(ms_error)]; /* why the run diverged before its end, or "" */
     char            reason[sizeof(ms_error)];   /* why the run ended as stalled or diverged */
+    char            note[MS_GAIN_NOTE];         /* that the clip has not converged, or "" */
     double          unigram_loss;               /* of the training data; NaN: not computed yet */
     double          resumed_s;                  /* seconds of training before this process */
     double          began;                      /* clock at the start of this process */

@@ -71,13 +71,38 @@ for name in ("checkpoint/step_00000080", "checkpoint/step_00000100"):
     shutil.rmtree("old_track/" + name)
 path = "old_track/checkpoint/step_00000040/state.json"
 state = json.load(open(path))
-del state["state"]["track"]
+del state["state"]["track"], state["state"]["lowest_gain"]
 text = json.dumps(state, indent=1) + "\n" # the last 64 digits are the sum of all before them
 text = text[:-68] + hashlib.sha256(text[:-68].encode()).hexdigest() + text[-4:]
 open(path, "w").write(text)
 P
 succeeds train --quiet --resume old_track
 prints '^done after 100 steps' # the record has 60 steps
+
+# ---- clips that have not converged -----------------------------------------------------------------
+
+words="the clip has not converged: its updates have 0\.[0-8][0-9]* of the norm of the exact clip's; --ns-mode accurate or exact"
+few=(--steps 40 --report-every 10 --ns-iters 1)
+warns "^warning: $words\$" train "${tiny[@]}" "${few[@]}" --checkpoint-every 20 --keep 0 --out few/whole
+check "once" test "$(grep -c 'not converged' stderr)" -eq 1
+check "the summary" grep -Eq "\"note\": \"$words\"" few/whole/summary.json
+cp -r few/whole few/torn # as it was when it had warned, 20 steps before its end
+rm -r few/torn/checkpoint/step_00000040 few/torn/summary.json
+exits 0 train --resume few/torn
+check "not again: $(cat stderr)" test "$(grep -c 'not converged' stderr)" -eq 0
+is few/torn note "$(field few/whole note)"
+check "the same state" cmp few/whole/checkpoint/step_00000040/state.json few/torn/checkpoint/step_00000040/state.json
+train "${few[@]}" --seed 1 --json --out few/seed
+check "JSON: $(cat stdout)" grep -Eq "\"note\": \"$words\"" stdout
+for how in "--ns-mode exact" "--ns-mode accurate" "--report-every 0" "--optimizer muon" "--optimizer adamw"; do
+    # shellcheck disable=SC2086  # an option and its value
+    run train "${tiny[@]}" --steps 40 --report-every 10 --lr 0.01 $how --out "well/${how##* }"
+    check "$how: $(cat stderr)" test "$code" -eq 0
+    check "$how has no note" test "$(cat stderr "well/${how##* }/summary.json" | grep -c 'not converged')" -eq 0
+done
+exits 0 report few/whole few/seed well --sections runs --out few.html
+check "the page" grep -Eq "Note: Soft Musec, K=1: in 2 of 2 runs ${words//\'/.*}" few.html
+check "one note" test "$(grep -c 'clip has not converged' few.html)" -eq 1
 
 # ---- sweeps ----------------------------------------------------------------------------------------
 
