@@ -64,7 +64,7 @@ static void report_plan(ms_report *report, int64_t count, const ms_soft *e, cons
                  e->sharp->sharpness);
     }
     for (int64_t i = 0; report != NULL && i < count; i++) {
-        snprintf(report[i].path, sizeof report[i].path, "%.19s%s", plan, sharp);
+        snprintf(report[i].path, sizeof report[i].path, "%.18s%.11s", plan, sharp);
         report[i].products = products;
     }
     ms_report_compute_dtype(report, count, e->compute_dtype);
