@@ -40,7 +40,7 @@ static musec_status set_sharpness(ms_error *e, musec_optim_config *cfg, const ch
 #define PARSED(set, value)             FIELD_PARSED, 0, 0, 0, 0, value, set
 #define ABOVE_0                        1e-300
 #define OPERANDS                       "auto|f32|bf16|f16"
-#define SHARPNESS                      "X|hard"
+#define SHARPNESS                      "auto|2|4|8|16|32|hard"
 #define AUX                            "AdamW for embedding, head and vectors: "
 #define MOMENTS                        "adam, adamw, ademamix: "
 
@@ -57,8 +57,8 @@ static const field fields[] = {
       "spectra: the optimizer whose update is clipped [sgdm]" },
     { "clip", ONE_OF(clip, "hard|soft"), "spectra: clip exactly or smoothly [soft]" },
     { "sharpness", PARSED(set_sharpness, SHARPNESS),
-      "how sharply the clip bends at D: 2 is soft; 4, 8, 16, 32, hard, and in ns-mode exact any "
-      "number from 2 on; auto: soft or hard, as the optimizer is [auto]" },
+      "how sharply the clip bends at D: 2 is soft; auto: soft or hard, as the optimizer is "
+      "[auto]" },
     { "ns-mode", ONE_OF(ns_mode, "paper|paper7|fast|accurate|exact"),
       "how clipping is computed; musec has paper, which is exact, fast, accurate and exact; muon "
       "has paper (quintic Newton-Schulz steps) and exact [paper]" },
@@ -231,8 +231,7 @@ static musec_status set_sharpness(ms_error *e, musec_optim_config *cfg, const ch
     if (strcmp(value, "hard") == 0)
         x = INFINITY;
     else if (strcmp(value, "auto") != 0 && !parse_number(value, 2.0, 1e6, &x))
-        return wrong(e, "sharpness", value,
-                     "auto, 2, 4, 8, 16, 32 or hard, or with ns-mode exact any number from 2 on");
+        return wrong_choice(e, "sharpness", value, SHARPNESS);
     cfg->sharpness = x;
     return MUSEC_OK;
 }

@@ -31,7 +31,7 @@ both 'nan.npy: element \[1, 1\] is nan' nan.npy
 both 'inf.npy: element \[1, 1, 0\] is inf' inf.npy
 both 'minf.npy: element \[0, 0\] is -inf' minf.npy
 both 'nan8.npy: element \[1, 0\] is nan' nan8.npy
-for op in hard soft ssc paper7 fast accurate polar ns5; do
+for op in hard hard-fast hard-accurate soft ssc paper7 fast accurate sharp sharp-fast sharp-accurate polar ns5; do
     refuses 'element \[1, 1\] is nan' nan.npy --threshold 1 --op "$op"
 done
 npy huge.npy '<f8' '(1, 2)' False "$f8_1$f8_huge"

@@ -59,7 +59,7 @@ fails 2 "--op 'medium' is none of hard\\|" clip in.npy out.npy --op medium --thr
 fails 2 "--dtype 'f16' is none of f32\\|f64" clip in.npy out.npy --dtype f16 --threshold 1
 fails 2 "--coeffs 'x' is none of" clip in.npy out.npy --op ns5 --coeffs x
 fails 2 '--json takes no value' clip in.npy out.npy --threshold 1 --json=yes
-for op in hard soft ssc paper7 fast accurate; do
+for op in hard hard-fast hard-accurate soft ssc paper7 fast accurate sharp sharp-fast sharp-accurate; do
     fails 2 "--op $op needs --threshold" clip in.npy out.npy --op "$op"
 done
 fails 2 '--estimate gives the norm alone' spectrum in.npy --estimate 4 --values
