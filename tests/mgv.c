@@ -84,7 +84,8 @@ double mgv_scalar(mgv_file *f, const char *name)
 void mgv_free(mgv_file *f)
 {
     for (size_t i = 0; i < f->n_records; i++)
-        free(f->records[i].data), free(f->records);
+        free(f->records[i].data);
+    free(f->records);
     *f = (mgv_file){ 0 };
 }
 
