@@ -20,6 +20,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/names.h"
 #include "optim/optim.h"
 
 /* ---- momentum -------------------------------------------------------------------------------- */
@@ -222,29 +223,33 @@ done:
     return st;
 }
 
+#define MOMENTUM_OPTIONS "beta|momentum-form|momentum-init|nesterov"
+#define MOMENT_OPTIONS   "beta1|beta2|eps"
+
 const char ms_base_choices[] = "sgdm|adamw|signum|ademamix";
 
 static const ms_base bases[] = {
     { .name                  = "sgdm",
       .states                = { "momentum" },
+      .options               = MOMENTUM_OPTIONS,
       .direction             = sgdm_direction,
       .direction_is_momentum = true,
       .max_grad              = sgdm_max_grad },
     { .name      = "adamw",
       .states    = { "m", "v" },
+      .options   = MOMENT_OPTIONS,
       .direction = adamw_direction,
-      .moments   = true,
       .max_grad  = moments_max_grad },
     { .name      = "signum",
       .states    = { "momentum" },
+      .options   = MOMENTUM_OPTIONS,
       .direction = signum_direction,
       .max_grad  = sgdm_max_grad },
-    { .name         = "ademamix",
-      .states       = { "m", "v", "slow" },
-      .direction    = ademamix_direction,
-      .moments      = true,
-      .slow_average = true,
-      .max_grad     = moments_max_grad },
+    { .name      = "ademamix",
+      .states    = { "m", "v", "slow" },
+      .options   = MOMENT_OPTIONS "|beta3|alpha|alpha-warmup|beta3-warmup",
+      .direction = ademamix_direction,
+      .max_grad  = moments_max_grad },
 };
 
 const ms_base *ms_base_find(const char *name)
@@ -252,4 +257,12 @@ const ms_base *ms_base_find(const char *name)
     for (size_t i = 0; name != NULL && i < COUNT(bases); i++)
         if (strcmp(bases[i].name, name) == 0) return &bases[i];
     return NULL;
+}
+
+bool ms_base_reads(const ms_base *base, const char *option)
+{
+    for (size_t i = 0; i < COUNT(bases); i++)
+        if ((base == NULL || base == &bases[i]) && ms_choice_index(bases[i].options, option) >= 0)
+            return true;
+    return false;
 }

@@ -411,7 +411,7 @@ static musec_status init(ms_error *e, musec_optim_config *cfg, size_t size, cons
     const ms_optimizer *row = ms_optimizer_find(name);
     musec_status        st  = check_init(e, cfg, size, name);
     if (st != MUSEC_OK) return st;
-    const musec_optim_config preset = {
+    musec_optim_config preset = {
         .size         = (uint32_t)size,
         .name         = row->name,
         .base         = row->base == NULL ? MS_DEFAULT_BASE : row->base,
@@ -420,7 +420,6 @@ static musec_status init(ms_error *e, musec_optim_config *cfg, size_t size, cons
         .threshold    = 1.0,
         .clip         = MUSEC_CLIP_SOFT,
         .ns_iters     = 5,
-        .decay_form   = row->decay_form,
         .beta1        = 0.9,
         .beta2        = 0.999,
         .beta3        = 0.9999,
@@ -435,8 +434,11 @@ static musec_status init(ms_error *e, musec_optim_config *cfg, size_t size, cons
         .avg_epochs   = 1,
         .report_every = 1000,
     };
+    for (size_t i = 0; i < COUNT(row->defaults) && row->defaults[i].option != NULL; i++)
+        TRY(ms_optim_config_set(e, &preset, row->defaults[i].option, row->defaults[i].value));
     ms_sized_fill(cfg, size, &preset, sizeof preset);
-    return MUSEC_OK;
+done:
+    return st;
 }
 
 musec_status musec_optim_config_init_why(musec_optim_config *cfg, size_t size, const char *name,
