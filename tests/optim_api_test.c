@@ -103,6 +103,8 @@ TEST(every_spelling_of_an_option_sets_its_fields)
     CHECK(c.seed == UINT64_MAX, "seed");
     CHECK(rig_config("adam", "").decay_form == 5 && rig_config("adamw", "").decay_form == 0,
           "adam's decay is coupled");
+    CHECK(rig_config("lion", "").beta2 == 0.99 && rig_config("adamw", "").beta2 == 0.999,
+          "lion has a beta2 of its own");
 }
 
 /* What config_get writes sets the same bits again, for at least two values of every option. */
