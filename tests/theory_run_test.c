@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "clip_run.h"
+#include "core/optimizers.h"
 #include "theory/fit.h"
 #include "theory/run.h"
 
@@ -160,12 +161,11 @@ TEST(runs_with_the_same_seed_have_the_same_bits)
 
 /* The largest or usual length of a step of lr 1: D sqrt(r) for a clipped matrix, sqrt(r) for a
  * polar factor, sqrt(rows cols) for entries of size one. */
-static double step_length(const char *optimizer, const ms_objective *p, double D)
+static double step_length(ms_optimizer_family family, const ms_objective *p, double D)
 {
     const double r = (double)ms_objective_rank(p), size = (double)ms_objective_size(p);
-    if (strncmp(optimizer, "muon", 4) == 0) return sqrt(r);
-    if (strncmp(optimizer, "ad", 2) == 0 || strcmp(optimizer, "signum") == 0) return sqrt(size);
-    return D * sqrt(r);
+    if (family == MS_FAMILY_ORTHOGONALIZING) return sqrt(r);
+    return family == MS_FAMILY_SIGN_LIKE ? sqrt(size) : D * sqrt(r);
 }
 
 /* f falls, T steps of full length in one direction have length delta except for T's rounding, and
@@ -173,8 +173,9 @@ static double step_length(const char *optimizer, const ms_objective *p, double D
  * steps leave singular values of up to 1.21; nothing bounds SGDM. */
 TEST(every_optimizer_descends_with_steps_of_its_length)
 {
-    for (size_t k = 0; musec_optim_name(k, NULL) != NULL; k++) {
-        const char      *name = musec_optim_name(k, NULL);
+    const ms_optimizer *row;
+    for (size_t k = 0; (row = ms_optimizer_at(k)) != NULL; k++) {
+        const char      *name = row->name;
         ms_objective     p;
         ms_theory_setup  s;
         ms_theory_result r;
@@ -183,11 +184,11 @@ TEST(every_optimizer_descends_with_steps_of_its_length)
         run(&s, &r);
         CHECK(!r.diverged && r.f_end < r.f_start, "%s: f from %g to %g", name, r.f_start, r.f_end);
         const double T    = (double)s.params.T;
-        const double step = s.optim.lr * step_length(name, &p, s.params.D);
-        const double over = strncmp(name, "muon", 4) == 0 ? 1.21 : 1.0;
+        const double step = s.optim.lr * step_length(row->family, &p, s.params.D);
+        const double over = row->family == MS_FAMILY_ORTHOGONALIZING ? 1.21 : 1.0;
         CHECK(step * T <= 0.1 * (1.0 + 1e-12) && step * (T + 1.0) > 0.1, "%s: steps of %g", name,
               step);
-        CHECK(strcmp(name, "sgdm") == 0 || r.spread <= over * step * (T + 1.0) / 2.0,
+        CHECK(row->family == MS_FAMILY_GRADIENT || r.spread <= over * step * (T + 1.0) / 2.0,
               "%s moves %g in an epoch of %g steps of %g", name, r.spread, T, step);
         CHECK(r.spread >= 0.2 * step * T, "%s moves by only %g", name, r.spread);
         ms_theory_result_free(&r);

@@ -348,7 +348,7 @@ typedef struct musec_optim_config {
     uint32_t    size; /* sizeof in the caller */
     int32_t     ns_iters;
     const char *name; /* the registry row, set by init; static storage */
-    const char *base; /* spectra: "sgdm", "adamw", "signum", "ademamix" */
+    const char *base; /* spectra: the optimizer whose update is clipped */
     double      lr;
     double      beta; /* weighs the NEW gradient: M <- (1 - beta) M + beta G */
     double      threshold;
@@ -366,7 +366,7 @@ typedef struct musec_optim_config {
     int32_t     literal;                          /* 0, 1: ns_mode paper in the paper's own order */
     double      ns_tol;                           /* of ns_mode accurate; 0: beta / 100 */
     double      weight_decay[MUSEC_MATRIX_ROLES]; /* by musec_role */
-    double      beta1, beta2, beta3, eps, alpha;  /* adam, adamw, ademamix */
+    double      beta1, beta2, beta3, eps, alpha;  /* of optimizers with moments */
     int64_t     alpha_warmup, beta3_warmup;       /* ademamix: steps, 0 none */
     double      aux_lr, aux_beta1, aux_beta2, aux_eps, aux_weight_decay; /* embed, head, vector */
     double      qk_tau, qk_alpha;                                        /* muonclip */

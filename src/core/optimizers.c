@@ -65,7 +65,7 @@ static const ms_optimizer rows[] = {
       .description = "Adam with L2 regularization",
       .family      = MS_FAMILY_SIGN_LIKE,
       .base        = "adamw",
-      .decay_form  = MUSEC_DECAY_COUPLED,
+      .defaults    = { { "decay-form", "coupled" } },
       .train_lr    = 0.003,
       .style       = { "#8a5a44", 5, MS_MARKER_OPEN_PENTAGON } }, /* brown */
     { .name        = "adamw",
@@ -89,6 +89,14 @@ static const ms_optimizer rows[] = {
       .base        = "ademamix",
       .train_lr    = 0.003,
       .style       = { "#8f7be0", 1, MS_MARKER_OPEN_DIAMOND } }, /* violet */
+    { .name        = "lion",
+      .title       = "Lion",
+      .description = "sign of an average of momentum and gradient",
+      .family      = MS_FAMILY_SIGN_LIKE,
+      .base        = "lion",
+      .defaults    = { { "beta2", "0.99" } },
+      .train_lr    = 0.001,
+      .style       = { "#b3294e", 4, MS_MARKER_OPEN_SQUARE } }, /* crimson */
 };
 
 const ms_optimizer *ms_optimizer_at(size_t index)

@@ -54,8 +54,10 @@ typedef struct ms_optimizer {
     ms_spectral_fn spectral_fn;
     bool           stores_clipped_momentum; /* else the momentum is stored as it was averaged */
     bool           qk_clip;                 /* shrinks W_q and W_k of heads with large logits */
-    int            decay_form;              /* its default, a musec_decay_form */
-    double         train_lr; /* the default of `musec train`; 0: the lr of the preset */
+    struct {
+        const char *option, *value;
+    } defaults[2];   /* of options, where they are its own; an option of NULL ends the list */
+    double train_lr; /* the default of `musec train`; 0: the lr of the preset */
     struct {
         const char *color;  /* "#0072b2" */
         int         dash;   /* 0 is a solid line, the others are dashed or dotted */

@@ -272,6 +272,26 @@ static size_t label_columns(const ms_option *o) /* "  --name META" */
     return 4 + strlen(o->name) + meta;
 }
 
+/* Prints "  --name META"; of choices "a|b|c" those beyond WIDTH columns go to further lines. */
+static void print_label(FILE *to, const ms_option *o)
+{
+    const size_t indent = 5 + strlen(o->name);
+    size_t       at     = indent;
+    fprintf(to, "  --%s%s", o->name, o->meta == NULL ? "" : " ");
+    for (const char *meta = o->meta; meta != NULL && *meta != '\0';) {
+        size_t bytes = strcspn(meta, "|");
+        bytes += meta[bytes] == '|';
+        const size_t n = columns(meta, bytes);
+        if (at > indent && at + n > WIDTH) {
+            fprintf(to, "\n%*s", (int)indent, "");
+            at = indent;
+        }
+        fprintf(to, "%.*s", (int)bytes, meta);
+        at += n;
+        meta += bytes;
+    }
+}
+
 /* Completes a row after its label of `label` columns. */
 static void print_row(FILE *to, size_t label, size_t indent, const char *help)
 {
@@ -302,8 +322,7 @@ static void print_options(const ms_command *cmd, FILE *to, size_t indent)
             fprintf(to, "%s%s:\n", group == 0 ? "" : "\n", cmd->groups[group].title);
             group++;
         }
-        fprintf(to, "  --%s%s%s", o->name, o->meta == NULL ? "" : " ",
-                o->meta == NULL ? "" : o->meta);
+        print_label(to, o);
         print_row(to, label_columns(o), indent, o->help);
     }
     if (group < 2) print_help_row(to, indent);

@@ -15,11 +15,15 @@
  *     adds alpha_t s to the numerator of adamw, s <- b3_t s + (1 - b3_t) g, which is not corrected
  *     for its start.  alpha_t grows linearly, and so does the half-life of b3_t, from that of b1.
  *
- * At the first step the momentum is G itself (momentum-init first) or follows from zero.  With
- * heavy-ball momentum both are G. */
+ * lion
+ *     direction sign(b1 M + (1 - b1) G),   then M <- b2 M + (1 - b2) G, from zero
+ *
+ * At the first step the momentum of sgdm and signum is G itself (momentum-init first) or follows
+ * from zero.  With heavy-ball momentum both are G. */
 #include <math.h>
 #include <string.h>
 
+#include "core/names.h"
 #include "optim/optim.h"
 
 /* ---- momentum -------------------------------------------------------------------------------- */
@@ -222,29 +226,65 @@ done:
     return st;
 }
 
-const char ms_base_choices[] = "sgdm|adamw|signum|ademamix";
+/* ---- Lion ------------------------------------------------------------------------------------ */
+
+/* An average is never more than its gradients. */
+static double lion_max_grad(const musec_optim_config *cfg, double threshold, double dtype_max)
+{
+    (void)cfg, (void)threshold;
+    return dtype_max;
+}
+
+static musec_status lion_direction(ms_device *d, const ms_direction *p)
+{
+    const double beta1 = p->cfg->beta1, beta2 = p->cfg->beta2;
+    ms_mat       g;
+    musec_status st = MUSEC_OK;
+    TRY(gradient(d, p, &g));
+    const ms_term terms[] = {
+        { .x_coef = ms_const(beta1), .y_coef = ms_const(1.0 - beta1), .out = p->out },
+        { .x_coef = ms_const(beta2), .y_coef = ms_const(1.0 - beta2), .out = p->state[0] },
+    };
+    TRY(d->ops->combine(d, p->state[0], g, terms, 2));
+    TRY(d->ops->unary(d, MS_UNARY_SIGN, p->out, p->out));
+done:
+    return st;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+#define MOMENTUM_OPTIONS "beta|momentum-form|momentum-init|nesterov"
+#define MOMENT_OPTIONS   "beta1|beta2|eps"
+
+const char ms_base_choices[] = "sgdm|adamw|signum|ademamix|lion";
 
 static const ms_base bases[] = {
     { .name                  = "sgdm",
       .states                = { "momentum" },
+      .options               = MOMENTUM_OPTIONS,
       .direction             = sgdm_direction,
       .direction_is_momentum = true,
       .max_grad              = sgdm_max_grad },
     { .name      = "adamw",
       .states    = { "m", "v" },
+      .options   = MOMENT_OPTIONS,
       .direction = adamw_direction,
-      .moments   = true,
       .max_grad  = moments_max_grad },
     { .name      = "signum",
       .states    = { "momentum" },
+      .options   = MOMENTUM_OPTIONS,
       .direction = signum_direction,
       .max_grad  = sgdm_max_grad },
-    { .name         = "ademamix",
-      .states       = { "m", "v", "slow" },
-      .direction    = ademamix_direction,
-      .moments      = true,
-      .slow_average = true,
-      .max_grad     = moments_max_grad },
+    { .name      = "ademamix",
+      .states    = { "m", "v", "slow" },
+      .options   = MOMENT_OPTIONS "|beta3|alpha|alpha-warmup|beta3-warmup",
+      .direction = ademamix_direction,
+      .max_grad  = moments_max_grad },
+    { .name      = "lion",
+      .states    = { "momentum" },
+      .options   = "beta1|beta2",
+      .direction = lion_direction,
+      .max_grad  = lion_max_grad },
 };
 
 const ms_base *ms_base_find(const char *name)
@@ -252,4 +292,12 @@ const ms_base *ms_base_find(const char *name)
     for (size_t i = 0; name != NULL && i < COUNT(bases); i++)
         if (strcmp(bases[i].name, name) == 0) return &bases[i];
     return NULL;
+}
+
+bool ms_base_reads(const ms_base *base, const char *option)
+{
+    for (size_t i = 0; i < COUNT(bases); i++)
+        if ((base == NULL || base == &bases[i]) && ms_choice_index(bases[i].options, option) >= 0)
+            return true;
+    return false;
 }

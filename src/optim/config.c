@@ -93,8 +93,10 @@ static const field fields[] = {
       "number format of the momentum: that of the weight, or bf16 with stochastic rounding [own]" },
     { "nonfinite", ONE_OF(nonfinite, "stop|skip"),
       "at a NaN or infinity in a gradient, stop the run or skip the step [stop]" },
-    { "beta1", REAL(beta1, 0, 0.99999998), MOMENTS "decay rate of the first moment [0.9]" },
-    { "beta2", REAL(beta2, 0, 0.99999998), MOMENTS "decay rate of the second moment [0.999]" },
+    { "beta1", REAL(beta1, 0, 0.99999998),
+      MOMENTS "decay rate of the first moment; lion: weight of the momentum in the update [0.9]" },
+    { "beta2", REAL(beta2, 0, 0.99999998),
+      MOMENTS "decay rate of the second moment; lion: of the momentum [0.999; lion: 0.99]" },
     { "eps", REAL(eps, 1e-30, 1e9), MOMENTS "added to the root of the second moment [1e-8]" },
     { "beta3", REAL(beta3, 0, 0.99999998), "ademamix: decay rate of the slow average [0.9999]" },
     { "alpha", REAL(alpha, 0, 1e9), "ademamix: weight of the slow average [8]" },
@@ -410,7 +412,7 @@ static musec_status init(ms_error *e, musec_optim_config *cfg, size_t size, cons
     const ms_optimizer *row = ms_optimizer_find(name);
     musec_status        st  = check_init(e, cfg, size, name);
     if (st != MUSEC_OK) return st;
-    const musec_optim_config preset = {
+    musec_optim_config preset = {
         .size         = (uint32_t)size,
         .name         = row->name,
         .base         = row->base == NULL ? MS_DEFAULT_BASE : row->base,
@@ -419,7 +421,6 @@ static musec_status init(ms_error *e, musec_optim_config *cfg, size_t size, cons
         .threshold    = 1.0,
         .clip         = MUSEC_CLIP_SOFT,
         .ns_iters     = 5,
-        .decay_form   = row->decay_form,
         .beta1        = 0.9,
         .beta2        = 0.999,
         .beta3        = 0.9999,
@@ -434,8 +435,11 @@ static musec_status init(ms_error *e, musec_optim_config *cfg, size_t size, cons
         .avg_epochs   = 1,
         .report_every = 1000,
     };
+    for (size_t i = 0; i < COUNT(row->defaults) && row->defaults[i].option != NULL; i++)
+        TRY(ms_optim_config_set(e, &preset, row->defaults[i].option, row->defaults[i].value));
     ms_sized_fill(cfg, size, &preset, sizeof preset);
-    return MUSEC_OK;
+done:
+    return st;
 }
 
 musec_status musec_optim_config_init_why(musec_optim_config *cfg, size_t size, const char *name,

@@ -64,8 +64,7 @@ typedef struct ms_base {
     const char *name;
     const char *states[MS_STATES + 1]; /* the names of its state buffers; NULL ends the list */
     musec_status (*direction)(ms_device *d, const ms_direction *p);
-    bool moments;               /* it reads beta1, beta2 and eps, and not beta */
-    bool slow_average;          /* it reads alpha and beta3, and their warmups */
+    const char *options;        /* those that it reads and some other base does not, "a|b|c" */
     bool direction_is_momentum; /* its direction, without Nesterov, is its first state buffer */
     /* The largest |entry| of a gradient that its state can hold, if that holds numbers up to
      * dtype_max.  Where the optimizer stores the clipped momentum, no entry of that is above
@@ -75,6 +74,8 @@ typedef struct ms_base {
 
 extern const char ms_base_choices[];              /* the names of all base optimizers, "a|b|c" */
 const ms_base    *ms_base_find(const char *name); /* NULL: there is none of this name */
+/* Says whether an option is in the list of a base optimizer; base NULL: in that of any. */
+bool ms_base_reads(const ms_base *base, const char *option);
 
 /* The momentum of step t is keep M + add G. */
 typedef struct ms_momentum_coefs {

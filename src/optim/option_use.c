@@ -12,9 +12,6 @@ bool ms_optim_reads(const musec_optim_config *cfg, const char *key)
     const bool          polar    = row->spectral_fn == MS_SPECTRAL_POLAR;
     const bool          paper    = cfg->ns_mode == MUSEC_NS_PAPER;
     const bool          accurate = cfg->ns_mode == MUSEC_NS_ACCURATE;
-    const ms_base      *base     = ms_base_find(cfg->base);
-    const bool          mix      = base->slow_average;
-    const bool          moments  = base->moments;
     const struct {
         const char *key;
         bool        reads;
@@ -30,19 +27,10 @@ bool ms_optim_reads(const musec_optim_config *cfg, const char *key)
         { "literal", soft && paper },
         { "qk-tau", row->qk_clip },
         { "qk-alpha", row->qk_clip },
-        { "beta", !moments || ((hard || soft) && accurate) }, /* which ns-tol may follow from */
-        { "momentum-form", !moments },
-        { "momentum-init", !moments },
-        { "nesterov", !moments },
-        { "beta1", moments },
-        { "beta2", moments },
-        { "eps", moments },
-        { "beta3", mix },
-        { "alpha", mix },
-        { "alpha-warmup", mix },
-        { "beta3-warmup", mix },
     };
     for (size_t i = 0; i < COUNT(some); i++)
         if (strcmp(some[i].key, key) == 0) return some[i].reads;
-    return true;
+    if (strcmp(key, "beta") == 0 && (hard || soft) && accurate)
+        return true; /* ns-tol may follow from it */
+    return ms_base_reads(ms_base_find(cfg->base), key) || !ms_base_reads(NULL, key);
 }

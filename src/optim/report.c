@@ -225,17 +225,18 @@ static void describe_base(const musec_optim *opt, text *t)
 {
     const musec_optim_config *c    = &opt->cfg;
     const ms_base            *base = ms_base_find(c->base);
-    if (base->moments)
-        add(t, "  base %s, lr %g, betas %g %g, eps %g\n", c->base, c->lr, c->beta1, c->beta2,
-            c->eps);
-    else
-        add(t, "  base %s, lr %g, beta %g (weighs the new gradient), %s from %s, nesterov %s\n",
-            c->base, c->lr, c->beta, value_of(opt, "momentum-form").text,
+    add(t, "  base %s, lr %g", c->base, c->lr);
+    if (ms_base_reads(base, "beta"))
+        add(t, ", beta %g (weighs the new gradient), %s from %s, nesterov %s", c->beta,
+            value_of(opt, "momentum-form").text,
             c->momentum_init == MUSEC_INIT_FIRST ? "the first gradient" : "zero",
             c->nesterov ? "on" : "off");
+    if (ms_base_reads(base, "beta1")) add(t, ", betas %g %g", c->beta1, c->beta2);
+    if (ms_base_reads(base, "eps")) add(t, ", eps %g", c->eps);
+    add(t, "\n");
     if (c->momentum_dtype == MUSEC_MOMENTUM_BF16)
         add(t, "  momentum stored in bf16, rounded stochastically\n");
-    if (base->slow_average)
+    if (ms_base_reads(base, "beta3"))
         add(t, "  slow average: beta3 %g over %lld steps, alpha %g over %lld steps\n", c->beta3,
             (long long)c->beta3_warmup, c->alpha, (long long)c->alpha_warmup);
 }

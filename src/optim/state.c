@@ -514,6 +514,7 @@ static musec_status convert_factor(musec_optim *opt, const ms_safetensors *s, do
     musec_status st   = MUSEC_OK;
     *factor           = 1.0;
     TRY(read_number(opt, s, "beta", &beta, NULL));
+    if (!ms_base_reads(ms_base_find(opt->cfg.base), "momentum-form")) return MUSEC_OK;
     const bool from_heavy = form != NULL && strcmp(form, "heavy-ball") == 0;
     const bool to_heavy   = opt->cfg.momentum_form == MUSEC_MOMENTUM_HEAVY;
     if (from_heavy && !to_heavy) *factor = beta;

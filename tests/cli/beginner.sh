@@ -187,7 +187,8 @@ row 1 'musec data inspect: empty: cannot read (Is a directory); give a file in i
 # matrices
 row 2 'musec clip: --op hard needs --threshold D, the bound to clip at; see musec clip --help' \
     clip grad.npy out.npy
-row 2 "musec clip: --op 'sofft' is none of hard|soft|ssc|paper7|fast|accurate|polar|ns5; did you mean \"soft\"?" \
+operators=$(help_of clip | awk '$1 == "--op" {print $2}')
+row 2 "musec clip: --op 'sofft' is none of $operators; did you mean \"soft\"?" \
     clip grad.npy out.npy --op sofft --threshold 1
 row 2 "musec clip: --threshold wants a number, not 'grad.npy'" clip --threshold grad.npy out.npy
 row 2 "musec clip: wants IN.npy OUT.npy, but got 'grad.npy' alone (musec clip --help says more)" \

@@ -45,7 +45,7 @@ check "identity below D, bit for bit" cmp d4.npy out.npy
 prints ' 0\.0% '
 
 # every operator of the registry, in both precisions, on the reference device too
-for op in $("$MUSEC" clip --help | awk '$1 == "--op" {gsub(/\|/, " ", $2); $1 = ""; print}'); do
+for op in $(help_of clip | awk '$1 == "--op" {gsub(/\|/, " ", $2); $1 = ""; print}'); do
     for dtype in f32 f64; do
         succeeds clip d4.npy cpu.npy --op "$op" --threshold 2 --dtype "$dtype" --device cpu
         succeeds clip d4.npy ref.npy --op "$op" --threshold 2 --dtype "$dtype" --device ref

@@ -7,7 +7,7 @@ page=musec.1
 
 # Options of a subcommand by each source, a line each: "--op NAME" with its value, or "--json".
 of_help() {
-    "$MUSEC" "$1" --help |
+    help_of "$1" |
         sed -n 's/^  \(--[a-z0-9-]*\)\( [^ ]\{1,\}\)\{0,1\}\( .*\)\{0,1\}$/\1\2/p'
 }
 of_page() {
@@ -46,16 +46,16 @@ done
 # Every default of --help is on the page.
 for s in $(subcommands); do
     same "$s: defaults of the page" \
-        "$("$MUSEC" "$s" --help | awk '/^  --/ {on = 1} /^$/ {on = 0} on && /\]$/ && !/\[needed\]$/' | wc -l)" \
+        "$(help_of "$s" | awk '/^  --/ {on = 1} /^$/ {on = 0} on && /\]$/ && !/\[needed\]$/' | wc -l)" \
         "$(awk -v name="$s" '/^\.S[SH]/ {on = $2 == "\"musec" && ($3 == name || $3 == name "\"")}
             on && /^Default: ./' "$page" | wc -l)"
 done
 
 # Every operator has its paragraph, every choice of an option its word in the completions.
-for op in $("$MUSEC" clip --help | awk '$1 == "--op" {gsub(/\|/, " ", $2); $1 = ""; print}'); do
+for op in $(help_of clip | awk '$1 == "--op" {gsub(/\|/, " ", $2); $1 = ""; print}'); do
     check "the page describes $op" grep -qx "\\.B $op" "$page"
 done
-choices=$("$MUSEC" clip --help | awk '$1 == "--op" {gsub(/\|/, " ", $2); print $2}')
+choices=$(help_of clip | awk '$1 == "--op" {gsub(/\|/, " ", $2); print $2}')
 check "bash knows the operators" grep -q -- "--op) words='$choices'" bash.out
 check "zsh knows the operators" grep -q ":($choices)'" zsh.out
 fails 1 'no-such-file' help --man no-such-file

@@ -87,7 +87,7 @@ check "json: the path" test -n "$(json reports 0 path)"
 rm -f out.npy m.npy
 ok=(--grads g.npy --out out.npy)
 fails 2 '--optimizer must say which' replay --w0 w.npy "${ok[@]}"
-fails 2 "--optimizer 'lion' is none of musec\\|" replay --optimizer lion --w0 w.npy "${ok[@]}"
+fails 2 "--optimizer 'nosuch' is none of musec\\|" replay --optimizer nosuch --w0 w.npy "${ok[@]}"
 fails 2 '--w0 must name' replay --optimizer sgdm "${ok[@]}"
 fails 2 '--grads must name' "${replay[@]}" --out out.npy
 fails 2 '--out must name' "${replay[@]}" --grads g.npy
@@ -167,9 +167,10 @@ check "no part is left" test -z "$(find . -name '*.part*')"
 # a gradient that is not finite: stop names the step, skip counts it
 npy gnan.npy '<f8' '(3, 1, 2)' False "$f8_1$f8_2$f8_nan$f8_1$f8_3$f8_4"
 npy ginf.npy '<f8' '(1, 1, 2)' False "$f8_1$f8_minf"
-for o in musec soft-musec muon muonclip spectra sgdm adam adamw signum ademamix; do
-    fails 1 'gnan.npy: step 2: ' replay --optimizer $o --w0 w.npy --grads gnan.npy --out out.npy
-    fails 1 'ginf.npy: step 1: ' replay --optimizer $o --w0 w.npy --grads ginf.npy --out out.npy
+check "there are optimizers" test "$(optimizers | wc -l)" -ge 10
+for o in $(optimizers); do
+    fails 1 'gnan.npy: step 2: ' replay --optimizer "$o" --w0 w.npy --grads gnan.npy --out out.npy
+    fails 1 'ginf.npy: step 1: ' replay --optimizer "$o" --w0 w.npy --grads ginf.npy --out out.npy
 done
 check "stop writes nothing" test ! -e out.npy
 for type in f8 f4; do

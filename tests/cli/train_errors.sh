@@ -13,7 +13,7 @@ refuses() { keeps_files fails "$1" "$2" "${tiny[@]}" "${@:3}"; }
 refuses 2 'did you mean --layers' --layer 1
 refuses 2 "--lr wants a number, not 'nan'" --lr nan
 refuses 2 "--threshold wants D\\|rms:K.*, not 'rms:'" --threshold rms:
-refuses 2 "--optimizer 'lion' is none of musec\\|" --optimizer lion
+refuses 2 "--optimizer 'nosuch' is none of musec\\|" --optimizer nosuch
 refuses 2 "--qk-norm 'maybe' is none of no\\|yes" --qk-norm maybe
 refuses 2 '--lr and --set lr=0.1 give the same field' --set lr=0.1 --lr 0.3
 refuses 2 '--max-doc and --set max_doc=32 give the same field' --set max_doc=32

@@ -167,8 +167,14 @@ def propose_ademamix(state, g, o, t):
     return top / (np.sqrt(state["v"]) / np.sqrt(1.0 - o["beta2"] ** t) + o["eps"])
 
 
+def propose_lion(state, g, o, _t):
+    m = state.get("momentum", np.zeros_like(g))
+    state["momentum"] = o["beta2"] * m + (1.0 - o["beta2"]) * g
+    return np.sign(o["beta1"] * m + (1.0 - o["beta1"]) * g)
+
+
 PROPOSE = {"sgdm": propose_momentum, "signum": propose_sign, "adam": propose_adam,
-           "adamw": propose_adam, "ademamix": propose_ademamix}
+           "adamw": propose_adam, "ademamix": propose_ademamix, "lion": propose_lion}
 
 
 def threshold(x, o):
@@ -248,6 +254,7 @@ def trajectory(name, w, grads, o, lr_factor):
 MOMENTUM = {"lr": 0.05, "beta": 0.3, "weight-decay": 0.8}
 ADAM = {"lr": 0.05, "beta1": 0.8, "beta2": 0.9, "eps": 1e-6, "weight-decay": 0.8}
 MIX = {**ADAM, "beta3": 0.97, "alpha": 4}
+LION = {"lr": 0.05, "beta1": 0.6, "beta2": 0.9, "weight-decay": 0.8}
 DECAY = {"decoupled": 0.8, "independent": 0.03, "lr2": 8, "cautious": 0.8, "cautious-lr2": 8,
          "coupled": 0.8, "after": 0.8, "frank-wolfe": 0.8}
 
@@ -287,7 +294,7 @@ def other_cases():
     aux["decay-form"] = "coupled"  # which concerns matrices alone
     yield "aux.coupled", "muon", "6x9", 1, {**MOMENTUM, "role": "embed", **aux}
     bases = {"sgdm": (MOMENTUM, 0.7), "adamw": (ADAM, 1.5), "signum": (MOMENTUM, 2.0),
-             "ademamix": (MIX, 2.5)}
+             "ademamix": (MIX, 2.5), "lion": (LION, 2.0)}
     for i, (base, (o, d)) in enumerate(bases.items()):
         for clip in ("hard", "soft"):
             spectra = {**o, "base": base, "clip": clip, "ns-mode": "exact", "threshold": d}
@@ -310,6 +317,9 @@ def other_cases():
     yield "musec.ahead-l2", "musec", "7x7", 1, {**ahead, "decay-form": "coupled"}
     yield "musec.heavy", "musec", "6x9", 1, {**unit, "threshold": 1.5,
                                               "momentum-form": "heavy-ball"}
+    for shape in ("6x9", "9x6"):
+        yield "lion", "lion", shape, 0.5, LION
+    yield "lion.coupled", "lion", "7x7", 1, {**LION, "decay-form": "coupled"}
 
 
 # ---- QK-Clip -------------------------------------------------------------------------------------
