@@ -37,7 +37,8 @@ template <typename P> static __device__ inline void init_barriers(const gemm_pip
 /* Computes and stores the tiles of a consumer warpgroup. */
 template <typename P, typename T, major A, major B>
 static __device__ inline void consume(const gemm_args &g, uint32_t warpgroup,
-                                      const gemm_pipeline &p, double *room, const CUtensorMap *c)
+                                      const gemm_pipeline &p, double (&room)[2][WARPGROUP_WARPS],
+                                      const CUtensorMap *c)
 {
     const consumer_thread me   = { warpgroup, threadIdx.x % WARPGROUP / WARP, threadIdx.x % WARP };
     const gemm_epilogue  &e    = g.epilogue;
@@ -55,9 +56,9 @@ static __device__ inline void consume(const gemm_args &g, uint32_t warpgroup,
         const factors by = factors_of(e, t.b);
         main_loop<P, T, A, B>(d, g, t, warpgroup, p, &from);
         const partial_sums sum = finish_tile<P>(d, g, t, by, me, p, &from);
+        if (!P::STORE_WARPS) store_sums<P>(sum, e, t.partial, me, room);
         store_tile<P, T>(d, g, t, me, p, &from, &to, c);
-        if (e.sumsq != NULL) store_sum(sum.squares, me, room, e.sumsq + t.partial);
-        if (e.trace != NULL) store_sum(sum.trace, me, room, e.trace + t.partial);
+        if (P::STORE_WARPS) store_sums<P>(sum, e, t.partial, me, room);
     });
     if (!P::STORE_WARPS && me.warp == 0 && me.lane == 0) tma_store_wait_read<0>();
 }
@@ -73,7 +74,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ uint4 dynamic[];
     __shared__ uint64_t     barriers[2 * STAGES + (P::STORE_WARPS ? 2 + 2 * STORE_STAGES : 0)];
-    __shared__ double       room[2][WARPGROUP_WARPS];
+    __shared__ double       room[2][2][WARPGROUP_WARPS]; /* of each consumer: two sums */
     const uint32_t          warp      = __shfl_sync(ALL_LANES, threadIdx.x / WARP, 0);
     const uint32_t          warpgroup = warp / WARPGROUP_WARPS, producer = CONSUMERS / WARP;
     gemm_state              at = { 0, 0 };
