@@ -147,9 +147,9 @@ template <int N> static __device__ inline double sum_squares_f64(const float (*d
     return sum[0] + sum[1];
 }
 
-/* Sums in float32 where no square leaves its range: conversions to float64 are slow.  Half of a
- * block's weight of 2, 1 or 0 comes from a saturating addition: selections would take twice as many
- * instructions, which the first tile of a launch has to fetch. */
+/* Sums in float32 where no square leaves its range: conversions to float64 are slow.  A saturating
+ * addition gives half of a block's weight of 2, 1 or 0; selections would take twice as many
+ * instructions, and the first tile of a launch has to fetch them. */
 template <int N> static __device__ inline double sum_squares(const float (*d)[32], int here)
 {
     const float from   = 0.5f * (float)(here + 1);
@@ -214,11 +214,12 @@ static __device__ inline partial_sums finish_tile(float (&d)[SUBTILES][32], cons
     return sum;
 }
 
-/* Stores the sums that are wanted over the warpgroup, which has `room` to itself.  Before the next
- * tile's sums are written there, its threads meet at a barrier of store_tile, or at the one here. */
+/* Stores those sums over the warpgroup that are wanted; `room` is its own.  Without store warps,
+ * store_tile has a barrier after this, which all pass before they write to `room` again. */
 template <typename P>
 static __device__ inline void store_sums(partial_sums sum, const gemm_epilogue &e, int64_t partial,
-                                         const consumer_thread &me, double (&room)[2][4])
+                                         const consumer_thread &me,
+                                         double (&room)[2][WARPGROUP_WARPS])
 {
     const int barrier = 1 + (int)me.warpgroup;
     if (e.sumsq == NULL && e.trace == NULL) return;
