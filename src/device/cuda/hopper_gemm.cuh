@@ -35,7 +35,7 @@ enum {
     STAGING     = 2 * SMEM_TILE, /* bytes of a warpgroup's staging buffer */
     SMEM_BYTES  = STAGES * STAGE_BYTES + 2 * STAGING + SMEM_ALIGN,
     B_LINES     = 128,           /* columns of b that a block loads */
-    MAX_ROUNDS  = INT32_MAX / 8, /* of the tile scheduler: times its stride they fit 32 bits */
+    MAX_TILES   = INT32_MAX / 8, /* of the stack: times the scheduler's stride they fit 32 bits */
 };
 
 struct gemm_problem {
@@ -46,8 +46,8 @@ struct gemm_problem {
 
 struct gemm_schedule {
     int      tiles_m;     /* rows of tiles of 128 (1x1) or 256 (2x1) */
-    int64_t  tiles;       /* of a matrix */
-    int64_t  total_tiles; /* of the stack */
+    uint32_t tiles;       /* of a matrix */
+    uint32_t total_tiles; /* of the stack */
     uint32_t clusters;
     uint32_t rounds; /* each cluster has one tile in a round, or none in the last one */
 };
@@ -69,6 +69,12 @@ struct gemm_args {
     gemm_problem  problem;
     gemm_schedule schedule;
     gemm_epilogue epilogue;
+};
+
+/* A tile of matrix b: block row i, or i and i + 1 of the 1x1 policy, and block column j. */
+struct gemm_tile {
+    int64_t number; /* in the stack */
+    int     b, i, j;
 };
 
 /* The part of a tile that a consumer warpgroup computes. */
@@ -100,23 +106,30 @@ struct policy_1x1 {
         return pairs;
     }
 
-    static __device__ inline warpgroup_tile at(const gemm_args &g, int64_t number, uint32_t,
-                                               uint32_t warpgroup)
+    static __device__ inline gemm_tile tile_at(const gemm_args &g, uint32_t number)
     {
-        const int n = (int)(number % g.schedule.tiles), T = g.schedule.tiles_m;
-        int       i, j;
+        const uint32_t b = number / g.schedule.tiles, T = (uint32_t)g.schedule.tiles_m;
+        uint32_t       n = number - b * g.schedule.tiles, i, j;
         if (g.problem.symmetric) { /* a tile without partner is the one on the diagonal */
-            int rest = n;
-            for (j = 0; rest >= (T - j + 1) / 2; j++)
-                rest -= (T - j + 1) / 2;
-            i = T - 2 * ((T - j + 1) / 2 - rest);
+            uint32_t left = T;     /* tiles of column j */
+            for (; n >= (left + 1) / 2; left--)
+                n -= (left + 1) / 2;
+            j = T - left;
+            i = T - 2 * ((left + 1) / 2 - n);
         } else {
-            i = n % ((T + 1) / 2) * 2;
             j = n / ((T + 1) / 2);
+            i = (n - j * ((T + 1) / 2)) * 2;
         }
-        const bool there = warpgroup == 0 ? !g.problem.symmetric || i >= j : i + 1 < T;
-        return { (int)(number / g.schedule.tiles), (i + (int)warpgroup) * TILE, j * TILE,
-                 there ? ACROSS : 0, 2 * number + warpgroup };
+        return { number, (int)b, (int)i, (int)j };
+    }
+
+    static __device__ inline warpgroup_tile part_of(const gemm_args &g, const gemm_tile &t,
+                                                    uint32_t warpgroup, uint32_t)
+    {
+        const bool there =
+            warpgroup == 0 ? !g.problem.symmetric || t.i >= t.j : t.i + 1 < g.schedule.tiles_m;
+        return { t.b, (t.i + (int)warpgroup) * TILE, t.j * TILE, there ? ACROSS : 0,
+                 2 * t.number + warpgroup };
     }
 };
 
@@ -134,24 +147,30 @@ struct policy_2x1 {
 
     /* Tiles are the pairs (x, x + d) modulo the number of rows, for each x as many d as give each
      * pair once.  This spreads the tiles on the diagonal, which are less work, evenly. */
-    static __device__ inline warpgroup_tile at(const gemm_args &g, int64_t number, uint32_t rank,
-                                               uint32_t warpgroup)
+    static __device__ inline gemm_tile tile_at(const gemm_args &g, uint32_t number)
     {
-        const int n = (int)(number % g.schedule.tiles), T = g.schedule.tiles_m;
+        const uint32_t b = number / g.schedule.tiles;
+        const int      n = (int)(number - b * g.schedule.tiles), T = g.schedule.tiles_m;
         const int many = T % 2 == 0 ? T / 2 : T, each = T / 2 + 1; /* x below `many` has `each` */
         const int rest = n - many * each;
         const int x    = rest < 0 ? n / each : many + rest / (T / 2);
         const int y    = x + (rest < 0 ? n % each : rest % (T / 2));
         const int to   = y < T ? y : y - T;
-        const int i = x > to ? x : to, j = x > to ? to : x;
+        return { number, (int)b, x > to ? x : to, x > to ? to : x };
+    }
+
+    static __device__ inline warpgroup_tile part_of(const gemm_args &g, const gemm_tile &t,
+                                                    uint32_t warpgroup, uint32_t rank)
+    {
         const int which = (int)(warpgroup == 0 ? rank : 3 - rank);
-        const int row = i * TILE + which * SUBTILE, col = j * TILE;
-        const int wide = (g.problem.n - col - 1) / SUBTILE + 1, most = i == j ? which + 1 : ACROSS;
-        return { (int)(number / g.schedule.tiles), row, col,
+        const int row = t.i * TILE + which * SUBTILE, col = t.j * TILE;
+        const int wide = (g.problem.n - col - 1) / SUBTILE + 1;
+        const int most = t.i == t.j ? which + 1 : ACROSS;
+        return { t.b, row, col,
                  row >= g.problem.m ? 0
                  : wide < most      ? wide
                                     : most,
-                 4 * number + which };
+                 4 * t.number + which };
     }
 };
 
@@ -197,12 +216,12 @@ static __device__ inline void for_each_tile(const gemm_args &g, Run run)
     const gemm_schedule &s       = g.schedule;
     const uint32_t       cluster = blockIdx.x / P::CLUSTER, stride = P::SCHEDULER_STRIDE;
     for (uint32_t round = 0; round < s.rounds; round++) {
-        const int64_t tile = (int64_t)round * s.clusters +
-                             (stride == 0 ? cluster : (cluster + round * stride) % s.clusters);
+        const uint32_t tile =
+            round * s.clusters + (stride == 0 ? cluster : (cluster + round * stride) % s.clusters);
         if (tile >= s.total_tiles) continue;
         if (g.problem.mask != NULL && !__any_sync(ALL_LANES, g.problem.mask[tile / s.tiles] != 0.0))
             continue;
-        run(tile);
+        run(P::tile_at(g, tile));
     }
 }
 
@@ -259,11 +278,12 @@ static __device__ inline void load_source(const gemm_args &g, const warpgroup_ti
 
 /* Loads all stages of a tile, by one warp. */
 template <typename P, major A, major B>
-static __device__ inline void load_tile(const gemm_args &g, int64_t number, const gemm_pipeline &p,
-                                        gemm_state *to, const CUtensorMap *a, const CUtensorMap *b,
+static __device__ inline void load_tile(const gemm_args &g, const gemm_tile &tile,
+                                        const gemm_pipeline &p, gemm_state *to,
+                                        const CUtensorMap *a, const CUtensorMap *b,
                                         const CUtensorMap *source)
 {
-    const warpgroup_tile t[2]  = { P::at(g, number, p.rank, 0), P::at(g, number, p.rank, 1) };
+    const warpgroup_tile t[2]  = { P::part_of(g, tile, 0, p.rank), P::part_of(g, tile, 1, p.rank) };
     const int            k_end = g.problem.k_tiles, sources = k_end + g.epilogue.source_stages;
     const int            end = sources + (P::STORE_WARPS ? g.epilogue.store_stages - 1 : 0);
     const uint32_t       bytes =

@@ -132,28 +132,37 @@ static __device__ inline void clear_outside(float (&d)[32], const gemm_problem &
 
 /* Returns twice the sum of squares of N subtiles side by side.  Where c is symmetric, blocks below
  * the diagonal count twice, and those above, which are not what c holds, not at all; `here` is the
- * first block of row h = 0 that is not below.  Selecting 0 avoids a branch for each pair. */
-template <typename Real, int N>
-static __device__ inline Real sum_squares(const float (*d)[32], int here)
+ * first block of row h = 0 that is not below. */
+template <int N> static __device__ inline double sum_squares_f64(const float (*d)[32], int here)
 {
-    Real sum[2] = {};
+    double sum[2] = {};
 #pragma unroll
     for (int j = 0; j < 8 * N; j++)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const float *at = &d[j / 8][4 * (j % 8) + 2 * h];
-            const Real   x = (Real)at[0], y = (Real)at[1];
-            const Real   two = x * x + y * y;
-            sum[h] += j < here + h ? (Real)2 * two : j == here + h ? two : (Real)0;
+            const double x = (double)at[0], y = (double)at[1], two = x * x + y * y;
+            sum[h] += j < here + h ? 2.0 * two : j == here + h ? two : 0.0;
         }
     return sum[0] + sum[1];
 }
 
-/* Sums in float32 where no square leaves its range: conversions to float64 are slow. */
+/* Sums in float32 where no square leaves its range: conversions to float64 are slow.  A saturating
+ * addition gives half of a block's weight of 2, 1 or 0; selections would take twice as many
+ * instructions, and the first tile of a launch has to fetch them. */
 template <int N> static __device__ inline double sum_squares(const float (*d)[32], int here)
 {
-    const float fast = sum_squares<float, N>(d, here);
-    return fast > 1e-24f && fast < 1e36f ? (double)fast : sum_squares<double, N>(d, here);
+    const float from   = 0.5f * (float)(here + 1);
+    float       sum[2] = {};
+#pragma unroll
+    for (int j = 0; j < 8 * N; j++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const float *at = &d[j / 8][4 * (j % 8) + 2 * h];
+            sum[h] += __saturatef(from + 0.5f * (float)(h - j)) * (at[0] * at[0] + at[1] * at[1]);
+        }
+    const float fast = 2.0f * (sum[0] + sum[1]);
+    return fast > 1e-24f && fast < 1e36f ? (double)fast : sum_squares_f64<N>(d, here);
 }
 
 struct factors {
@@ -205,16 +214,24 @@ static __device__ inline partial_sums finish_tile(float (&d)[SUBTILES][32], cons
     return sum;
 }
 
-/* *partial <- the sum of x over the warpgroup, which has `room` to itself. */
-static __device__ inline void store_sum(double x, const consumer_thread &me, double *room,
-                                        double *partial)
+/* Stores those sums over the warpgroup that are wanted; `room` is its own.  Without store warps,
+ * store_tile has a barrier after this, which all pass before they write to `room` again. */
+template <typename P>
+static __device__ inline void store_sums(partial_sums sum, const gemm_epilogue &e, int64_t partial,
+                                         const consumer_thread &me,
+                                         double (&room)[2][WARPGROUP_WARPS])
 {
     const int barrier = 1 + (int)me.warpgroup;
-    x                 = warp_sum(x);
-    named_barrier_sync(barrier, WARPGROUP); /* the previous sum was read */
-    if (me.lane == 0) room[me.warp] = x;
+    if (e.sumsq == NULL && e.trace == NULL) return;
+    sum.squares = warp_sum(sum.squares);
+    sum.trace   = warp_sum(sum.trace);
+    if (P::STORE_WARPS) named_barrier_sync(barrier, WARPGROUP); /* the previous sums were read */
+    if (me.lane == 0) room[0][me.warp] = sum.squares, room[1][me.warp] = sum.trace;
     named_barrier_sync(barrier, WARPGROUP);
-    if (me.warp == 0 && me.lane == 0) *partial = room[0] + room[1] + room[2] + room[3];
+    if (me.warp != 0 || me.lane >= 2) return;
+    double *const to = me.lane == 0 ? e.sumsq : e.trace;
+    const double *x  = room[me.lane];
+    if (to != NULL) to[partial] = x[0] + x[1] + x[2] + x[3];
 }
 
 /* ---- subtiles to shared memory --------------------------------------------------------------- */

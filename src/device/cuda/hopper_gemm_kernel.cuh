@@ -37,14 +37,15 @@ template <typename P> static __device__ inline void init_barriers(const gemm_pip
 /* Computes and stores the tiles of a consumer warpgroup. */
 template <typename P, typename T, major A, major B>
 static __device__ inline void consume(const gemm_args &g, uint32_t warpgroup,
-                                      const gemm_pipeline &p, double *room, const CUtensorMap *c)
+                                      const gemm_pipeline &p, double (&room)[2][WARPGROUP_WARPS],
+                                      const CUtensorMap   *c)
 {
     const consumer_thread me   = { warpgroup, threadIdx.x % WARPGROUP / WARP, threadIdx.x % WARP };
     const gemm_epilogue  &e    = g.epilogue;
     store_pipeline        to   = store_pipeline_of(p, warpgroup);
     gemm_state            from = { 0, 0 };
-    for_each_tile<P>(g, [&](int64_t n) {
-        const warpgroup_tile t               = P::at(g, n, p.rank, warpgroup);
+    for_each_tile<P>(g, [&](const gemm_tile &n) {
+        const warpgroup_tile t               = P::part_of(g, n, warpgroup, p.rank);
         float                d[SUBTILES][32] = {};
         if (!P::STORE_WARPS && t.across == 0) {
             if (me.warp == 0 && me.lane == 0 && e.sumsq != NULL) e.sumsq[t.partial] = 0.0;
@@ -55,9 +56,9 @@ static __device__ inline void consume(const gemm_args &g, uint32_t warpgroup,
         const factors by = factors_of(e, t.b);
         main_loop<P, T, A, B>(d, g, t, warpgroup, p, &from);
         const partial_sums sum = finish_tile<P>(d, g, t, by, me, p, &from);
+        if (!P::STORE_WARPS) store_sums<P>(sum, e, t.partial, me, room);
         store_tile<P, T>(d, g, t, me, p, &from, &to, c);
-        if (e.sumsq != NULL) store_sum(sum.squares, me, room, e.sumsq + t.partial);
-        if (e.trace != NULL) store_sum(sum.trace, me, room, e.trace + t.partial);
+        if (P::STORE_WARPS) store_sums<P>(sum, e, t.partial, me, room);
     });
     if (!P::STORE_WARPS && me.warp == 0 && me.lane == 0) tma_store_wait_read<0>();
 }
@@ -73,7 +74,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ uint4 dynamic[];
     __shared__ uint64_t     barriers[2 * STAGES + (P::STORE_WARPS ? 2 + 2 * STORE_STAGES : 0)];
-    __shared__ double       room[2][WARPGROUP_WARPS];
+    __shared__ double       room[2][2][WARPGROUP_WARPS]; /* of each consumer: two sums */
     const uint32_t          warp      = __shfl_sync(ALL_LANES, threadIdx.x / WARP, 0);
     const uint32_t          warpgroup = warp / WARPGROUP_WARPS, producer = CONSUMERS / WARP;
     gemm_state              at = { 0, 0 };
@@ -95,13 +96,13 @@ static __global__ void __launch_bounds__(THREADS, 1)
         setmaxnreg_dec<40>();
         const uint32_t which = warp - producer - 1; /* the consumer of a store warp */
         if (warp == producer) {
-            for_each_tile<P>(g,
-                             [&](int64_t n) { load_tile<P, A, B>(g, n, p, &at, &a, &b, &source); });
+            for_each_tile<P>(
+                g, [&](const gemm_tile &n) { load_tile<P, A, B>(g, n, p, &at, &a, &b, &source); });
         } else if (P::STORE_WARPS && which < 2) {
             const store_pipeline to    = store_pipeline_of(p, which);
             uint32_t             phase = 0;
-            for_each_tile<P>(g, [&](int64_t n) {
-                store_warp<P>(g, P::at(g, n, p.rank, which), which, p, &at, to, &phase, &c);
+            for_each_tile<P>(g, [&](const gemm_tile &n) {
+                store_warp<P>(g, P::part_of(g, n, which, p.rank), which, p, &at, to, &phase, &c);
             });
         }
     }
@@ -143,9 +144,9 @@ template <typename P> static bool describe(const ms_cuda *cuda, const ms_product
     const int64_t down = (m - 1) / P::TILE + 1, across = (n - 1) / P::TILE + 1;
     const int64_t tiles = P::tiles(down, across, p->symmetric), total = tiles * p->c.count;
     const int64_t clusters = ms_min_i64(total, cuda->sm_count / P::CLUSTER);
-    if (tiles > INT32_MAX || p->c.count > INT32_MAX || total / clusters > MAX_ROUNDS) return false;
+    if (tiles > MAX_TILES || p->c.count > MAX_TILES || total > MAX_TILES) return false;
     g->problem  = { (int)m, (int)n, (int)((k - 1) / K_TILE + 1), p->symmetric, p->mask.data };
-    g->schedule = { (int)down, tiles, total, (uint32_t)clusters,
+    g->schedule = { (int)down, (uint32_t)tiles, (uint32_t)total, (uint32_t)clusters,
                     (uint32_t)((total - 1) / clusters + 1) };
 
     gemm_epilogue &e = g->epilogue;
