@@ -344,8 +344,10 @@ musec_status ms_safetensors_read(ms_error *e, ms_safetensors *s, size_t index, m
     TRY(ms_file_read(e, s->f, s->path, data + skip, raw));
     for (size_t i = 0; el->widen != NULL && i < raw / 2; i++) {
         uint16_t h;
+        float    wide;
         memcpy(&h, data + skip + 2 * i, sizeof h);
-        memcpy(data + 4 * i, &(float){ el->widen(h) }, sizeof(float));
+        wide = el->widen(h);
+        memcpy(data + 4 * i, &wide, sizeof wide);
     }
     *out = (ms_npy){ .data = data, .dtype = el->dtype, .ndim = t->ndim };
     memcpy(out->shape, t->shape, sizeof out->shape);
