@@ -34,12 +34,13 @@ test: ## install what is missing, build, run every test and check
 matrix: all ## the tests that compute, with each kernel set of OpenBLAS; ARGS=--quick, --full
 	scripts/test_matrix $(ARGS) $(BUILD)
 
-# Tests with many cases run one in four of them here: `make test` runs all.
+# Tests with many cases run one in four of them here: `make test` runs all.  An allocation is remembered
+# with eight frames of its stack instead of thirty, which takes a tenth less time.
 asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan/
 	scripts/setup
 	$(call configure,build-asan) -DMUSEC_CUDA=OFF -DMUSEC_SANITIZE=ON -DCMAKE_BUILD_TYPE=Debug --log-level=WARNING
 	cmake --build build-asan
-	MUSEC_TEST_CASES=4 scripts/run_tests build-asan $(ARGS)
+	MUSEC_TEST_CASES=4 ASAN_OPTIONS=malloc_context_size=8:$$ASAN_OPTIONS scripts/run_tests build-asan $(ARGS)
 
 fuzz: ## throw random bytes at what reads files, in build-fuzz/; ARGS="TARGET SECONDS"
 	scripts/setup --fuzz
