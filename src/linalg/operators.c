@@ -89,7 +89,7 @@ static const struct {
     { "fast", "soft by 7 products, to 2.3e-3 or nearer than ssc with 5 steps", MS_SOFT, run_fast },
     { "accurate", "soft within --tol by the fewest products", MS_SOFT, run_accurate },
     { "sharp", "s / (1 + (s/D)^p)^(1/p), p = --sharpness, exactly", BY_OPTION, run_exact },
-    { "sharp-fast", "sharp by 11 to 13 products", BY_OPTION, run_fast },
+    { "sharp-fast", "sharp by 11 to 14 products", BY_OPTION, run_fast },
     { "sharp-accurate", "sharp within --tol by the fewest products", BY_OPTION, run_accurate },
     { "polar", "1 for every s > 0, exactly", MS_POLAR, run_exact },
     { "ns5", "Muon's quintic steps towards polar", MS_POLAR, run_ns5 },

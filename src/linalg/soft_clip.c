@@ -12,8 +12,8 @@
 
 #include "linalg/soft_engine.h"
 
-/* What the modes without a tolerance ask of a chain: of the hard clip, two digits below D where
- * feedback would multiply the error, and less at its corner, where a product more halves it. */
+/* The errors that modes without a tolerance allow a chain: less below D, where an optimizer that
+ * stores the clipped momentum multiplies the error, than at the corner of the hard clip. */
 static const double FAST_TOL = 3e-2, FAST_TOL_BELOW = 5e-3;
 
 /* ---- reports --------------------------------------------------------------------------------- */
