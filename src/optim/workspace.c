@@ -8,18 +8,21 @@
 #include "optim/optim.h"
 
 /* Clipping by polynomials: the matrix in its operands, what the stages work on, and the Gram
- * matrix unless B is written by cached norms (soft_engine.c). */
+ * matrix unless B is written by cached norms (soft_engine.c).  Reductions take the Gram matrix in
+ * any case, and the matrix once more (soft_reduction.c). */
 static uint64_t soft_bytes(const musec_optim_config *cfg, uint64_t n, uint64_t r, uint64_t accum,
                            uint64_t each, bool cached)
 {
     ms_poly_plan plan;
-    int          stages = 2;
+    int          stages  = 2;
+    const bool   reduces = cfg->ns_mode == MUSEC_NS_ACCURATE && each == 2;
     if (cfg->ns_mode == MUSEC_NS_ACCURATE) stages = 3; /* or four; two where the tol is loose */
     if (cfg->ns_mode == MUSEC_NS_PAPER) {
         ms_plan_newton_schulz(cfg->ns_iters, &plan);
         stages = cfg->literal ? 1 : plan.n_stages;
     }
-    return each * (n * r + (uint64_t)ms_soft_mats(stages) * r * r) + (cached ? 0 : accum * r * r);
+    return each * ((reduces ? 2 : 1) * n * r + (uint64_t)ms_soft_mats(stages) * r * r) +
+           (cached && !reduces ? 0 : accum * r * r);
 }
 
 /* The direction and the update come on top; the arena rounds each piece up. */
@@ -28,7 +31,7 @@ uint64_t ms_spectral_bytes(const musec_optim_config *cfg, const ms_group *g, boo
     const uint64_t r     = (uint64_t)(g->rows < g->cols ? g->rows : g->cols),
                    n     = (uint64_t)(g->rows < g->cols ? g->cols : g->rows);
     const uint64_t accum = ms_dtype_bytes(g->dtype), each = ms_dtype_bytes(g->operands),
-                   vectors    = (uint64_t)(128 + 3 * cfg->ns_iters) * MS_ARENA_ALIGN;
+                   vectors    = (uint64_t)(256 + 3 * cfg->ns_iters) * MS_ARENA_ALIGN;
     const bool short_operands = ms_is_16bit(g->operands), exact = cfg->ns_mode == MUSEC_NS_EXACT;
     const bool by_products = ms_spectral_clips(g->spectral_fn) && !exact;
     /* the matrix, float64 copies, the decompositions and their workspace (gesdd: about 5 r^2 + the
