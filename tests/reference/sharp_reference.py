@@ -14,41 +14,16 @@ and in Frobenius norm.
 """
 import glob
 import os
-import struct
 import sys
 
 import numpy as np
 
-from optim_reference import write_mgv
+from mgv import read_mgv, write_mgv
+from spectral_maps import sharp
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DATA = os.path.join(HERE, "..", "data")
 SHARPNESS = (4, 8, 16, 32)
-
-
-def read_mgv(path):
-    """The records of a file of optim_reference.write_mgv."""
-    with open(path, "rb") as f:
-        data = f.read()
-    assert data[:8] == b"MUSECGV1", path
-    (count, zero), at, records = struct.unpack_from("<II", data, 8), 16, {}
-    assert zero == 0, path
-    for _ in range(count):
-        name = data[at:at + 32].rstrip(b"\0").decode("ascii")
-        rows, cols = struct.unpack_from("<II", data, at + 32)
-        records[name] = np.frombuffer(data, "<f8", rows * cols, at + 40).reshape(rows, cols)
-        at += 40 + 8 * rows * cols
-    assert at == len(data), path
-    return records
-
-
-def clip(m, d, p):
-    """By the SVD; with the larger of s and D taken out, no power overflows."""
-    u, s, vt = np.linalg.svd(m, full_matrices=False)
-    small, large = np.minimum(s, d), np.maximum(s, d)
-    if p != np.inf:
-        small = small / (1.0 + (small / large) ** p) ** (1.0 / p)
-    return (u * small) @ vt
 
 
 def main():
@@ -58,10 +33,10 @@ def main():
         golden = read_mgv(path)
         m, d = golden["M"], golden["D"].item()
         for p, known in ((2, golden["soft"]), (np.inf, golden["hard"])):
-            off = np.linalg.norm(clip(m, d, p) - known)
+            off = np.linalg.norm(sharp(m, d, p) - known)
             assert off <= 1e-12 * np.linalg.norm(known), (path, p, off)
         for p in SHARPNESS:
-            out["%s.sharp%d" % (os.path.basename(path)[3:-4], p)] = clip(m, d, p)
+            out["%s.sharp%d" % (os.path.basename(path)[3:-4], p)] = sharp(m, d, p)
     write_mgv(os.path.join(target, "sharp_reference.mgv"), out)
     print("%d records" % len(out))
 
