@@ -166,7 +166,7 @@ static const struct feedback_case {
 static double *momentum_after(ms_device *dev, const struct feedback_case *c, const char *mode,
                               musec_dtype operands, const oracle *o)
 {
-    static const rig_param one[] = { { .name = "w", .rows = 14, .cols = 20 } };
+    static const rig_param one[] = { { .name = "w", .rows = 16, .cols = 24 } };
     char                   options[128];
     snprintf(options, sizeof options, "threshold=0.5 lr=0 ns-mode=%s operands=%s%s", mode,
              ms_dtype_name(operands), c->options);
@@ -174,7 +174,7 @@ static double *momentum_after(ms_device *dev, const struct feedback_case *c, con
     rig_set_grad(&r, 0, o->x);
     for (int step = 0; step < 200; step++)
         rig_go(&r);
-    double *momentum = rig_state(&r, 0, 0, "momentum", 14 * 20);
+    double *momentum = rig_state(&r, 0, 0, "momentum", 16 * 24);
     rig_free(&r);
     return momentum;
 }
@@ -201,7 +201,7 @@ static void check_feedback(ms_device *dev, const struct feedback_case *c, const 
         const char  *mode  = accurate ? "accurate" : "fast";
         const double bound = feedback_bound(c, accurate, type) * D;
         double      *got   = momentum_after(dev, c, mode, type, o);
-        const double err   = run_norm2_diff(got, exact, 14, 20, bound);
+        const double err   = run_norm2_diff(got, exact, 16, 24, bound);
         CHECK(err <= bound, "%s%s, %s, %s: %g D from the exact clip, bound %g D", c->optimizer,
               c->options, mode, ms_dtype_name(type), err / D, bound / D);
         free(got);
@@ -212,8 +212,8 @@ static void check_feedback(ms_device *dev, const struct feedback_case *c, const 
 /* Gradients with singular values up to D, where the chains are worst, and up to 3 D. */
 TEST_EACH_DEVICE(feedback_drifts_no_further_than_stated, dev)
 {
-    oracle edge = oracle_make(14, 20, ORACLE_LINEAR, 0.5, 0.025, 9);
-    oracle high = oracle_make(14, 20, ORACLE_GEOMETRIC, 1.5, 0.025, 10);
+    oracle edge = oracle_make(16, 24, ORACLE_LINEAR, 0.5, 0.025, 9);
+    oracle high = oracle_make(16, 24, ORACLE_GEOMETRIC, 1.5, 0.025, 10);
     for (size_t i = 0; i < COUNT(feedback_cases); i++) {
         if (check_takes_case()) check_feedback(dev, &feedback_cases[i], &edge);
         if (check_takes_case()) check_feedback(dev, &feedback_cases[i], &high);
