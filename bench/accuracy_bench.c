@@ -336,6 +336,7 @@ static bool is_chosen(const ms_run_matrices *all, int64_t matrix)
 static musec_status set_threshold(ms_bench *b, const ms_run_matrices *all, test_matrix *m)
 {
     musec_optim_config cfg;
+    const ms_stacks    x   = ms_stack(ms_unscaled(m->x), m->out);
     musec_optim       *opt = NULL;
     ms_num             d;
     musec_status       st;
@@ -343,7 +344,7 @@ static musec_status set_threshold(ms_bench *b, const ms_run_matrices *all, test_
     TRY(musec_optim_config_set(&cfg, "threshold", all->train != NULL ? all->threshold : "0.25"));
     if (all->train != NULL) cfg.beta = all->beta;
     TRY(musec_optim_create(&opt, b->d, &cfg));
-    TRY(ms_threshold(opt, m->x, &d));
+    TRY(ms_threshold(opt, &x, NULL, &d));
     m->threshold = d.value;
     m->tol       = ms_optim_tol(&cfg);
     if (d.each.data != NULL) TRY(ms_vec_download(b->d, d.each, &m->threshold));

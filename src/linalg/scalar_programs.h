@@ -158,11 +158,11 @@ MS_FN ms_divide_out ms_eval_divide(ms_divide_in in)
     return out;
 }
 
-/* factor |M|_F / sqrt(rank), or 1 where that is 0: there is nothing to clip then, and the caller
- * may divide by the result. */
+/* factor |M|_F / sqrt(rank), from |scale M|_F^2, or 1 where that is 0: there is nothing to clip
+ * then, and the caller may divide by the result. */
 MS_FN ms_rms_out ms_eval_rms(ms_rms_in in)
 {
-    ms_rms_out out = { in.factor * sqrt(in.sumsq / in.rank) };
+    ms_rms_out out = { in.factor * sqrt(in.sumsq / in.rank) / in.scale };
     if (!(out.threshold > 0.0)) out.threshold = 1.0;
     return out;
 }

@@ -38,6 +38,13 @@ static bool in_one_call(const musec_optim *opt, const ms_group *g, int64_t m, in
            coupled_decay(opt, g, m) == coupled_decay(opt, g, other);
 }
 
+/* What is scaled to 1 where all is 0: D, which is 1 by every rule. */
+static double zero_scale(const musec_optim *opt, const ms_group *g)
+{
+    const bool fixed = opt->cfg.threshold_rule == MUSEC_THRESHOLD_FIXED;
+    return fixed && ms_spectral_clips(g->spectral_fn) ? opt->cfg.threshold : 1.0;
+}
+
 /* Members from .. from + n - 1 of a span, by one call.  Of out, scaled and observed, each of the
  * whole span, what has no data is not wanted. */
 static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int64_t n,
@@ -47,7 +54,6 @@ static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int
     musec_optim    *opt    = s->opt;
     const ms_group *g      = span->g;
     const int64_t   first  = span->first + from;
-    const bool      clips  = ms_spectral_clips(g->spectral_fn);
     const double   *bounds = mode == MS_LOOK_AHEAD ? g->momentum_bound : span->gs->momentum_bound;
     const ms_mark   mark   = ms_arena_mark(&opt->d->scratch);
     ms_direction    p      = { .cfg            = ms_group_config(opt, g),
@@ -58,7 +64,7 @@ static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int
                                .scaled         = ms_scaled_slice(scaled, from, n),
                                .momentum_bound = bounds + first,
                                .grad_absmax    = span->gs->grad_absmax + first,
-                               .zero_scale     = clips ? opt->cfg.threshold : 1.0,
+                               .zero_scale     = zero_scale(opt, g),
                                .observed       = ms_vec_slice(observed, from, n) };
     musec_status    st     = MUSEC_OK;
 
