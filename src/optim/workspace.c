@@ -45,6 +45,20 @@ uint64_t ms_spectral_bytes(const musec_optim_config *cfg, const ms_group *g, boo
            (cfg->ns_mode == MUSEC_NS_ACCURATE && !short_operands ? spectrum : 0);
 }
 
+/* Bytes of the float32 copies that a product of 16-bit operands takes where the device widens them:
+ * of X and of what it is multiplied by, in Muon of their product too; or of two factors, their
+ * product, and, where plans differ from matrix to matrix, of what is added to it. */
+uint64_t ms_widening_bytes(const musec_optim *opt, const ms_group *g)
+{
+    const uint64_t r     = (uint64_t)(g->rows < g->cols ? g->rows : g->cols),
+                   n     = (uint64_t)(g->rows < g->cols ? g->cols : g->rows);
+    const bool     polar = g->spectral_fn == MS_SPECTRAL_POLAR;
+    const uint64_t apply = (polar ? 2 : 1) * n * r + r * r;
+    const uint64_t small = (opt->cfg.ns_mode == MUSEC_NS_ACCURATE ? 4 : 3) * r * r;
+    if (!opt->d->kind->widens || !ms_is_16bit(g->operands)) return 0;
+    return sizeof(float) * (apply > small ? apply : small);
+}
+
 /* Bytes of each matrix in a chunk: direction, update, look-ahead (Nesterov), the widened momentum
  * where it is stored in bf16, and the operator's workspace.  Where averaging rounds the direction
  * to 16 bits, that is the operator's input, and a clip that is stored goes into the state; Muon
@@ -71,15 +85,17 @@ static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
     return spectral + (2 + ahead + widened) * one + (ms_is_16bit(g->operands) ? passes : 0);
 }
 
-/* Bytes needed once: a gradient and a weight whose rows are gathered, small vectors, and, where
- * steps are measured, a spectrum in float64, of a matrix that may have to be widened first. */
+/* Bytes needed once: a gradient and a weight whose rows are gathered, small vectors, copies of
+ * operands, and, where steps are measured, a spectrum in float64, of a matrix that may have to be
+ * widened first. */
 static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
 {
     const uint64_t size  = (uint64_t)(g->rows * g->cols);
     const uint64_t small = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
     const uint64_t parts = 2 * (size * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN);
     uint64_t       bytes = parts + (uint64_t)32 * MS_ARENA_ALIGN +
-                     3 * (uint64_t)opt->host->capacity * sizeof(double); /* check_gradients.c */
+                     3 * (uint64_t)opt->host->capacity * sizeof(double) + /* check_gradients.c */
+                     ms_widening_bytes(opt, g);
     if (opt->cfg.report_every > 0 && !g->aux)
         bytes +=
             4 * size + 8 * (3 * size + 12 * small * small + 64 * (uint64_t)(g->rows + g->cols));
