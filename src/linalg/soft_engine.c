@@ -57,7 +57,7 @@ ms_compute_limits ms_compute_limits_of(musec_dtype compute_dtype)
         .margin = 2e-3, .min_ratio = 2e-4, .u_d = 0.03, .short_u_d = 0.03, .max_exponent = 8
     };
     static const ms_compute_limits bf16 = {
-        .margin = 1e-2, .min_ratio = 1.6e-3, .u_d = 0.05, .short_u_d = 0.07, .max_exponent = 60
+        .margin = 1e-2, .min_ratio = 1.6e-3, .u_d = 0.09, .short_u_d = 0.09, .max_exponent = 60
     };
     static const ms_compute_limits full = { .margin = 1e-5 };
     return compute_dtype == MUSEC_F16 ? f16 : compute_dtype == MUSEC_BF16 ? bf16 : full;
