@@ -38,7 +38,7 @@ static bool reduce(phase *p, const ms_poly_plan *plan, const ms_compute_limits *
         memcpy(table.c[i], plan->stage[i].c, sizeof table.c[i]);
     const ms_begin_reduction_in  in  = { .reach        = limits->short_u_d,
                                          .min_u        = limits->reduction_min_u,
-                                         .min_shift    = MS_REDUCTION_SHIFT,
+                                         .min_shift    = limits->reduction_shift,
                                          .margin       = limits->reduction_margin,
                                          .max_exponent = 8.0,
                                          .tiny         = 1e-300,
@@ -98,7 +98,7 @@ TEST(reductions_compose_to_the_soft_clip)
 {
     for (double u_min = 0.0299; u_min >= 6e-5; u_min *= 0.985)
         check_law(MUSEC_F16, u_min);
-    for (double u_min = 0.0699; u_min >= 2e-4; u_min *= 0.985)
+    for (double u_min = 0.0899; u_min >= 2.5e-4; u_min *= 0.985)
         check_law(MUSEC_BF16, u_min);
 }
 
@@ -151,8 +151,8 @@ static void check_operator(ms_device *dev, musec_dtype dtype, int decade, oracle
     CHECK(err <= bound, "%s, s_1 = 1e%d D: error %g D", report.path, decade, err / D);
     CHECK(norm <= D * (1.0 + excess_bound[bf16]), "%s, s_1 = 1e%d D: the norm is %g D", report.path,
           decade, norm / D);
-    CHECK(fabs(weight - 1.0) <= 2e-2, "%s, s_1 = 1e%d D: |result|_F is %g of the clip's",
-          report.path, decade, weight);
+    CHECK(fabs(weight - 1.0) <= (bf16 ? 5e-2 : 2e-2),
+          "%s, s_1 = 1e%d D: |result|_F is %g of the clip's", report.path, decade, weight);
     free(as_is);
     free(got);
     free(want);

@@ -24,6 +24,7 @@ typedef struct ms_compute_limits {
      * 1e-2.  Matrices below are reduced first (soft_reduction.c). */
     double short_u_d;
     double loose_u_d;                      /* of a shorter plan for reduced matrices */
+    double reduction_shift;                /* D_1 / D at least: what it leaves is above loose_u_d */
     double reduction_u_d, reduction_min_u; /* of the plan of a reduction; the lowest u in one */
     double reduction_margin;               /* on what a reduction makes of sigma_1 */
     double max_exponent; /* of what the coefficients may carry; 0: see ms_split_gain */
@@ -100,7 +101,6 @@ musec_status ms_schedule_plans(ms_device *d, const ms_poly_plan *plans, int n_pl
 musec_status ms_run_stages(ms_device *d, const ms_stage_schedule *c, ms_num w_coef, ms_soft *e);
 /* The reductions that a matrix may go through: two bring sigma_1 / D from 10,000 to 10. */
 enum { MS_REDUCTIONS = 2 };
-#define MS_REDUCTION_SHIFT 12.0 /* D_1 / D at least: what is left by it is within reach of p9x9 */
 /* Writes Z X over X, of smaller sigma_1 / D and with another threshold, where sigma_1 / D is beyond
  * the reach of 16 bits, and leaves B, B B and their numbers as ms_soft_begin does.  plan: two
  * stages of degree 9.  The soft clip of the new X is that of the old one. */

@@ -4,7 +4,7 @@
  * is smaller drowns in the rounding of W, and no further stage brings it back.  A matrix with a
  * larger sigma_1 / D is therefore clipped in several phases, each of which forms a Gram matrix of
  * its own.  A reduction is a phase before the last.  It computes
- *     M' = Z M / q,   Z = T_2(W) T_1(W),   W = (M M^T + D_1^2 I) / alpha,   D_1 >= 12 D,
+ *     M' = Z M / q,   Z = T_2(W) T_1(W),   W = (M M^T + D_1^2 I) / alpha,   D_1 >= 10 D,
  * by the plan of `fast` with a smaller u_d.  Z multiplies sigma by p(u) / u, u^2 the eigenvalue of
  * W, and q is that factor where sigma is 0.  So M' has the small singular values of M, up to a few
  * D, and none above sqrt(alpha) / q, where q is up to 36.  What is left is the soft clip of M' with
@@ -43,7 +43,7 @@ static musec_status begin(ms_device *d, const ms_poly_plan *plan, ms_num thresho
                                   (ms_begin_reduction_nums){
                                       .reach        = ms_const(limits.short_u_d),
                                       .min_u        = ms_const(limits.reduction_min_u),
-                                      .min_shift    = ms_const(MS_REDUCTION_SHIFT),
+                                      .min_shift    = ms_const(limits.reduction_shift),
                                       .margin       = ms_const(limits.reduction_margin),
                                       .max_exponent = ms_const(limits.max_exponent),
                                       .tiny         = ms_const(ms_dtype_tiny(MUSEC_F32)),

@@ -189,6 +189,8 @@ musec_status ms_optim_draft(const musec_optim *opt, musec_optim *draft);
 void         ms_optim_draft_free(musec_optim *draft);
 /* The report of a matrix that was not measured yet. */
 musec_optim_report ms_report_empty(const musec_optim *opt, const ms_group *g, int64_t m);
+/* What comes on top of ms_spectral_bytes() once, however many matrices there are. */
+uint64_t ms_widening_bytes(const musec_optim *opt, const ms_group *g);
 /* What products of the spectral function on such matrices round their operands to. */
 musec_dtype ms_optim_operands(const musec_optim *opt, musec_dtype dtype);
 /* The dtype that the state of a group is stored in. */

@@ -13,15 +13,17 @@
 static uint64_t soft_bytes(const musec_optim_config *cfg, uint64_t n, uint64_t r, uint64_t accum,
                            uint64_t each, bool cached)
 {
-    ms_poly_plan plan;
-    int          stages  = 2;
-    const bool   reduces = cfg->ns_mode == MUSEC_NS_ACCURATE && each == 2;
+    ms_poly_plan   plan;
+    int            stages       = 2;
+    const bool     reduces      = cfg->ns_mode == MUSEC_NS_ACCURATE && each == 2;
+    const uint64_t more_vectors = reduces ? 128 * MS_ARENA_ALIGN : 0;
     if (cfg->ns_mode == MUSEC_NS_ACCURATE) stages = 3; /* or four; two where the tol is loose */
     if (cfg->ns_mode == MUSEC_NS_PAPER) {
         ms_plan_newton_schulz(cfg->ns_iters, &plan);
         stages = cfg->literal ? 1 : plan.n_stages;
     }
-    return each * ((reduces ? 2 : 1) * n * r + (uint64_t)ms_soft_mats(stages) * r * r) +
+    return more_vectors +
+           each * ((reduces ? 2 : 1) * n * r + (uint64_t)ms_soft_mats(stages) * r * r) +
            (cached && !reduces ? 0 : accum * r * r);
 }
 
@@ -31,7 +33,7 @@ uint64_t ms_spectral_bytes(const musec_optim_config *cfg, const ms_group *g, boo
     const uint64_t r     = (uint64_t)(g->rows < g->cols ? g->rows : g->cols),
                    n     = (uint64_t)(g->rows < g->cols ? g->cols : g->rows);
     const uint64_t accum = ms_dtype_bytes(g->dtype), each = ms_dtype_bytes(g->operands),
-                   vectors    = (uint64_t)(256 + 3 * cfg->ns_iters) * MS_ARENA_ALIGN;
+                   vectors    = (uint64_t)(128 + 3 * cfg->ns_iters) * MS_ARENA_ALIGN;
     const bool short_operands = ms_is_16bit(g->operands), exact = cfg->ns_mode == MUSEC_NS_EXACT;
     const bool by_products = ms_spectral_clips(g->spectral_fn) && !exact;
     /* the matrix, float64 copies, the decompositions and their workspace (gesdd: about 5 r^2 + the
@@ -46,6 +48,20 @@ uint64_t ms_spectral_bytes(const musec_optim_config *cfg, const ms_group *g, boo
     if (!by_products) return vectors + spectrum;
     return vectors + soft_bytes(cfg, n, r, accum, each, cached) +
            (cfg->ns_mode == MUSEC_NS_ACCURATE && !short_operands ? spectrum : 0);
+}
+
+/* Bytes of the float32 copies that a product of 16-bit operands takes where the device widens them:
+ * of X and of what it is multiplied by, in Muon of their product too; or of two factors, their
+ * product, and, where plans differ from matrix to matrix, of what is added to it. */
+uint64_t ms_widening_bytes(const musec_optim *opt, const ms_group *g)
+{
+    const uint64_t r     = (uint64_t)(g->rows < g->cols ? g->rows : g->cols),
+                   n     = (uint64_t)(g->rows < g->cols ? g->cols : g->rows);
+    const bool     polar = g->spectral_fn == MS_SPECTRAL_POLAR;
+    const uint64_t apply = (polar ? 2 : 1) * n * r + r * r;
+    const uint64_t small = (opt->cfg.ns_mode == MUSEC_NS_ACCURATE ? 4 : 3) * r * r;
+    if (!opt->d->kind->widens || !ms_is_16bit(g->operands)) return 0;
+    return sizeof(float) * (apply > small ? apply : small);
 }
 
 /* Bytes of each matrix in a chunk: direction, update, look-ahead (Nesterov), the widened momentum
@@ -74,15 +90,17 @@ static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
     return spectral + (2 + ahead + widened) * one + (ms_is_16bit(g->operands) ? passes : 0);
 }
 
-/* Bytes needed once: a gradient and a weight whose rows are gathered, small vectors, and, where
- * steps are measured, a spectrum in float64, of a matrix that may have to be widened first. */
+/* Bytes needed once: a gradient and a weight whose rows are gathered, small vectors, copies of
+ * operands, and, where steps are measured, a spectrum in float64, of a matrix that may have to be
+ * widened first. */
 static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
 {
     const uint64_t size  = (uint64_t)(g->rows * g->cols);
     const uint64_t small = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
     const uint64_t parts = 2 * (size * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN);
     uint64_t       bytes = parts + (uint64_t)32 * MS_ARENA_ALIGN +
-                     3 * (uint64_t)opt->host->capacity * sizeof(double); /* check_gradients.c */
+                     3 * (uint64_t)opt->host->capacity * sizeof(double) + /* check_gradients.c */
+                     ms_widening_bytes(opt, g);
     if (opt->cfg.report_every > 0 && !g->aux)
         bytes +=
             4 * size + 8 * (3 * size + 12 * small * small + 64 * (uint64_t)(g->rows + g->cols));
