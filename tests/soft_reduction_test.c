@@ -88,7 +88,7 @@ static void check_law(musec_dtype dtype, double u_min)
         high              = fmax(high, gain);
         CHECK(isfinite(gain), "u_min %g: gain %g at %g D", u_min, gain, p.s[i] / u_min);
     }
-    CHECK(low >= 1.0 - 1.4e-2 && high <= 1.0 + 6e-3, "u_min %g: gains from %.5f to %.5f", u_min,
+    CHECK(low >= 1.0 - 1.2e-2 && high <= 1.0 + 4e-3, "u_min %g: gains from %.5f to %.5f", u_min,
           low, high);
 }
 
@@ -124,10 +124,10 @@ static double *rounded(const double *x, int64_t n, musec_dtype dtype)
 }
 
 /* |result - clip of the rounded matrix|_2 / D by log10 of sigma_1 / D (2, 3, 4), seen up to 0.011,
- * 0.023, 0.34 in f16 and 0.047, 0.090, 0.28 in bf16; twice that is allowed.  At 10^4 it is what
- * rounding the result of the first reduction to f16 does: by 2^-12 of sigma_1 / 36, some 0.1 D, and
+ * 0.045, 0.34 in f16 and 0.047, 0.090, 0.31 in bf16; twice that is allowed.  At 10^4 it is what
+ * rounding the result of the first reduction to f16 does: by 2^-12 of sigma_1 / 28, some 0.1 D, and
  * more where half of the singular values are sigma_1. */
-static const double error_bound[2][3] = { { 0.022, 0.046, 0.7 }, { 0.1, 0.18, 0.6 } };
+static const double error_bound[2][3] = { { 0.022, 0.09, 0.7 }, { 0.1, 0.18, 0.6 } };
 static const double excess_bound[2]   = { 5e-3, 4e-2 };
 
 static void check_operator(ms_device *dev, musec_dtype dtype, int decade, oracle *o)

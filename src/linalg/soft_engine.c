@@ -59,8 +59,8 @@ ms_compute_limits ms_compute_limits_of(musec_dtype compute_dtype)
                                             .short_u_d        = 0.03,
                                             .loose_u_d        = 0.0708,
                                             .reduction_shift  = 12.0,
-                                            .reduction_u_d    = 0.03,
-                                            .reduction_min_u  = 0.015,
+                                            .reduction_u_d    = 0.04,
+                                            .reduction_min_u  = 0.025,
                                             .reduction_margin = 8e-3,
                                             .max_exponent     = 8 };
     static const ms_compute_limits bf16 = { .margin           = 1e-2,

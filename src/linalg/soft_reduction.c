@@ -7,12 +7,12 @@
  *     M' = Z M / q,   Z = T_2(W) T_1(W),   W = (M M^T + D_1^2 I) / alpha,   D_1 >= 10 D,
  * by the plan of `fast` with a smaller u_d.  Z multiplies sigma by p(u) / u, u^2 the eigenvalue of
  * W, and q is that factor where sigma is 0.  So M' has the small singular values of M, up to a few
- * D, and none above sqrt(alpha) / q, where q is up to 36.  What is left is the soft clip of M' with
+ * D, and none above sqrt(alpha) / q, where q is up to 28.  What is left is the soft clip of M' with
  *     1 / D^2 = 1 / D'^2 + nu / D_1^2,   nu = -d log(p(u) / u) / d log u  at sigma = 0.
  * Were p constant (nu = 1), a reduction would be a soft clip itself, and this the exact rule by
  * which soft clips compose; where p is linear (nu = 0), singular values near D are multiplied by q
  * alone.  In between the rule is right up to the second order in sigma / D_1.  All in all the gain
- * of reductions and the phase after them is between 0.986 and 1.006 times that of the soft clip for
+ * of reductions and the phase after them is between 0.988 and 1.004 times that of the soft clip for
  * every sigma (tests/soft_reduction_test.c), including the 1e-2 that the last plan may fall short.
  *
  * An error of Z is a factor on M' from the left that is close to I: it changes no singular value by
