@@ -162,6 +162,7 @@ struct musec_optim {
     ms_attention        *attentions;
     size_t               n_attentions;
     bool                 ready;
+    bool                 reserved; /* workspace.c: the workspace of a step was there once */
     int64_t              t, skipped;
     bool                 predictions_fit; /* the workspace holds the directions of all groups, */
     bool                 fusion_fits;     /* and what the operator needs for all fusible groups */
@@ -215,6 +216,8 @@ uint64_t ms_spectral_bytes(const musec_optim_config *cfg, const ms_group *g, boo
 void ms_choose_chunk(const musec_optim *opt, ms_group *g);
 /* Chooses, once all chunks are known, whether predictions and fused groups fit too. */
 void ms_choose_fusion(musec_optim *opt);
+/* Takes the workspace of a step once, so that none runs out of it halfway. */
+musec_status ms_reserve_workspace(musec_optim *opt);
 
 /* ---- the context of a step ------------------------------------------------------------------- */
 

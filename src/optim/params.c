@@ -532,6 +532,7 @@ done:
 void musec_optim_destroy(musec_optim *opt)
 {
     if (opt == NULL) return;
+    const ms_caller caller = ms_device_enter(opt->d);
     free_groups(opt);
     for (size_t i = 0; i < opt->n_params; i++)
         free_param(opt, &opt->params[i]);
@@ -541,6 +542,7 @@ void musec_optim_destroy(musec_optim *opt)
     free(opt->attentions);
     free(opt->params);
     free(opt);
+    ms_device_leave(caller);
 }
 
 int64_t musec_optim_steps(const musec_optim *opt) { return opt == NULL ? 0 : opt->t; }

@@ -208,6 +208,7 @@ musec_status musec_optim_step(musec_optim *opt, const musec_view *grads, size_t 
                             .report   = every > 0 && (opt->t + 1) % every == 0 };
     TRY(ms_optim_prepare(opt));
     TRY(check_shapes(opt, grads, n_grads));
+    TRY(ms_reserve_workspace(opt));
     s.host = opt->host;
     TRY(ms_scratch_vec(opt->d, 3 * s.host->capacity, &s.absmax));
     TRY(ms_predict_scales(&s));

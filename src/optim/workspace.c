@@ -154,11 +154,31 @@ void ms_choose_fusion(musec_optim *opt)
     opt->fusion_fits     = opt->predictions_fit && max_bytes(opt, true, true) + predictions <= cap;
 }
 
+static uint64_t step_bytes(const musec_optim *opt)
+{
+    return max_bytes(opt, opt->predictions_fit, opt->fusion_fits) +
+           (opt->predictions_fit ? prediction_bytes(opt) : 0);
+}
+
+musec_status ms_reserve_workspace(musec_optim *opt)
+{
+    const ms_mark mark = ms_arena_mark(&opt->d->scratch);
+    void         *whole;
+    musec_status  st = MUSEC_OK;
+    if (opt->reserved) return MUSEC_OK;
+    TRY(ms_scratch_bytes(opt->d, step_bytes(opt) / MS_ARENA_ALIGN * MS_ARENA_ALIGN, &whole));
+    opt->reserved = true;
+done:
+    ms_arena_reset(&opt->d->scratch, mark);
+    return st;
+}
+
 musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64_t *state)
 {
     uint64_t     bytes = 0;
     musec_status st    = MUSEC_OK;
     if (opt == NULL) return MUSEC_EINVAL;
+    const ms_caller caller = ms_device_enter(opt->d);
     TRY(ms_optim_prepare(opt));
     for (size_t i = 0; i < opt->n_groups; i++) {
         const ms_group *g     = &opt->groups[i];
@@ -171,10 +191,9 @@ musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64
         if (m.data != NULL)
             bytes += (uint64_t)(m.count * m.rows * m.cols) * ms_dtype_bytes(m.dtype);
     }
-    if (workspace != NULL)
-        *workspace = max_bytes(opt, opt->predictions_fit, opt->fusion_fits) +
-                     (opt->predictions_fit ? prediction_bytes(opt) : 0);
+    if (workspace != NULL) *workspace = step_bytes(opt);
     if (state != NULL) *state = bytes;
 done:
+    ms_device_leave(caller);
     return st;
 }
