@@ -34,7 +34,8 @@ static inline bool is_usable(ms_cuda *c, ms_cuda_hopper which, const void *const
             return false;
         }
     }
-    if (c->encode_tensor_map == NULL) c->encode_tensor_map = ms_cuda_driver_function("cuTensorMapEncodeTiled");
+    if (c->encode_tensor_map == NULL)
+        c->encode_tensor_map = ms_cuda_driver_function("cuTensorMapEncodeTiled");
     return c->hopper[which].usable = c->encode_tensor_map != NULL;
 }
 
