@@ -32,7 +32,7 @@ static musec_status no_memory(musec_optim *opt)
 
 /* ---- one by one ------------------------------------------------------------------------------ */
 
-static const ms_group *find_member(const musec_optim *opt, size_t param, int64_t matrix, int64_t *m)
+const ms_group *ms_find_member(const musec_optim *opt, size_t param, int64_t matrix, int64_t *m)
 {
     for (size_t i = 0; i < opt->n_groups; i++)
         for (*m = 0; *m < opt->groups[i].count; (*m)++)
@@ -131,7 +131,7 @@ musec_status musec_optim_get_state(musec_optim *opt, size_t param, int64_t block
     if (opt == NULL || state == NULL || host == NULL || param >= opt->n_params) return MUSEC_EINVAL;
     const ms_caller caller = ms_device_enter(opt->d);
     TRY(ms_optim_prepare(opt));
-    g                  = find_member(opt, param, block, &m);
+    g                  = ms_find_member(opt, param, block, &m);
     const bool average = strcmp(state, "average") == 0;
     for (int s = 0; g != NULL && g->base->states[s] != NULL; s++)
         if (strcmp(g->base->states[s], state) == 0) x = ms_mat_slice(g->state[s], m, 1);

@@ -79,7 +79,8 @@ static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
     const uint64_t small = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
     const uint64_t parts = 2 * (size * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN);
     uint64_t       bytes = parts + (uint64_t)32 * MS_ARENA_ALIGN +
-                     3 * (uint64_t)opt->host->capacity * sizeof(double); /* check_gradients.c */
+                     (7 * (uint64_t)opt->host->capacity + MS_STEP_NUMBERS) *
+                         sizeof(double); /* check_gradients.c, rates on the device in update.c */
     if (opt->cfg.report_every > 0 && !g->aux)
         bytes +=
             4 * size + 8 * (3 * size + 12 * small * small + 64 * (uint64_t)(g->rows + g->cols));

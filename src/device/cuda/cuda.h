@@ -2,7 +2,8 @@
  *
  * C files have the host's part: memory, libraries, plans.  .cu files have kernels and their
  * launchers, and export only the functions declared below.  All work of a context goes to one
- * stream, its own or the caller's, so memory of the scratch arena may be released while work on it is still queued.
+ * stream, its own or the caller's, so memory of the scratch arena may be released while work on it
+ * is still queued.
  *
  * The CUDA runtime is linked statically and starts without a driver; cuBLASLt, cuSOLVER and cuDNN
  * are opened when first needed (library.c).  So one program runs with and without a GPU. */
