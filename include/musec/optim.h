@@ -272,7 +272,8 @@ MUSEC_API musec_status musec_optim_step_with(musec_optim *opt, const musec_view 
  * taken one.  (A first step waits: what momentum starts from depends on it.)  The numbers of steps
  * taken and skipped are known when this was called, which waits; until then a step counts as taken.
  * Options that need the host in between are MUSEC_ENOTSUP at create, with the reason: coupled
- * decay, epoch averages, muonclip.  Other policies have nothing to say here and do not wait. */
+ * decay, epoch averages, muonclip, warmups of ademamix, ns_mode exact (or accurate in float32), a
+ * threshold by quantile.  Other policies have nothing to say here and do not wait. */
 MUSEC_API musec_status musec_optim_poll(musec_optim *opt);
 
 /* Says whether the step just taken, taken again with the same shapes and NULLs, could be captured
