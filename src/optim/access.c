@@ -182,6 +182,7 @@ musec_status ms_take_changes(musec_optim *opt)
             if (!p->state_changed) continue;
             /* before the first step the state is not read */
             g->momentum_bound[m] = p->t > 0 ? -1.0 : 0.0;
+            g->quantile[m]       = 0.0;
             TRY(forget_norms(opt, g, m));
         }
     }
