@@ -74,6 +74,16 @@ const char *musec_optim_state_name(const musec_optim *opt, size_t param, size_t 
     return index == n ? ms_rest_name(p) : NULL;
 }
 
+const ms_group *ms_find_member(const musec_optim *opt, size_t param, int64_t matrix, int64_t *m)
+{
+    for (size_t i = 0; i < opt->n_groups; i++)
+        for (*m = 0; *m < opt->groups[i].count; (*m)++)
+            if (opt->groups[i].members[*m].param == param &&
+                opt->groups[i].members[*m].matrix == matrix)
+                return &opt->groups[i];
+    return NULL;
+}
+
 static musec_view view_of(ms_mat x)
 {
     return (musec_view){ .data   = x.data,

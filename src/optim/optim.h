@@ -363,7 +363,7 @@ musec_status ms_look_ahead(ms_step *s, ms_span *span);
  * state; under coupled decay the weight is a part of the gradient.  Waits.  *take: all are fine.
  * Else the step is skipped or refused, as the option `nonfinite` says. */
 musec_status ms_check_gradients(ms_step *s, bool *take);
-/* state.c: the group of a matrix, and its place there; NULL: there is none. */
+/* access.c: the group of a matrix, and its place there; NULL: there is none. */
 const ms_group *ms_find_member(const musec_optim *opt, size_t param, int64_t matrix, int64_t *m);
 /* defer.c: refuses configs that cannot be deferred; memory; the numbers of steps to the device. */
 musec_status ms_defer_check(ms_device *d, const musec_optim *opt);

@@ -3,11 +3,10 @@
  * In the file the state of matrix m of parameter p is the tensor "p/m/NAME" (rows x cols), epoch
  * averages are "p/average", and weights of 16 bits "p/master", in float32; the metadata hold the
  * rule, the momentum form and its beta, the steps taken, for each parameter the steps it took part
- * in, and, so that a run goes on with the same bits, the bounds that scales come from where products
- * have operands of 16 bits, and the quantiles that are thresholds; files without these are read
- * too.  Loading reads and checks
- * everything before it changes anything.  Heavy-ball momentum is that of the average divided by
- * beta; momentum in bf16 is written as float32 and rounded to nearest when it is read. */
+ * in, and, for a run to go on with the same bits, bounds that scales of 16 bits come from and the
+ * quantiles that are thresholds; files without these are read too.  Loading reads and checks all
+ * before it changes anything.  Heavy-ball momentum is that of the average divided by beta; momentum
+ * in bf16 is written as float32 and rounded to nearest when it is read. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -32,16 +31,6 @@ static musec_status no_memory(musec_optim *opt)
 }
 
 /* ---- one by one ------------------------------------------------------------------------------ */
-
-const ms_group *ms_find_member(const musec_optim *opt, size_t param, int64_t matrix, int64_t *m)
-{
-    for (size_t i = 0; i < opt->n_groups; i++)
-        for (*m = 0; *m < opt->groups[i].count; (*m)++)
-            if (opt->groups[i].members[*m].param == param &&
-                opt->groups[i].members[*m].matrix == matrix)
-                return &opt->groups[i];
-    return NULL;
-}
 
 static size_t matrix_bytes(ms_mat x) { return (size_t)(x.rows * x.cols) * ms_dtype_bytes(x.dtype); }
 
