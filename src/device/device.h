@@ -129,6 +129,8 @@ typedef enum ms_unary {
 /* Rates of `moments`; correct1 and correct2 undo the start from zero. */
 typedef struct ms_moments {
     double beta1, beta2, beta3, alpha, eps, correct1, correct2;
+    /* numbers on the device in place of correct1 and correct2; NULL: there are none */
+    const double *correct1_at, *correct2_at;
 } ms_moments;
 
 /* Rotary positions of the rows of a head.  Pair j of the columns is (2j, 2j+1) if `adjacent`, else
@@ -228,9 +230,15 @@ typedef struct ms_device_ops {
                             ms_mat slow, ms_mat u);
     /* w <- (1 - decay) w - step u; cautious: where u w < 0 the weight is not decayed.  u has w's
      * dtype, or 16 bits where w is float32.  copy <- w as stored, rounded to the copy's own dtype;
-     * data NULL: none (grouped) */
+     * data NULL: none.  Where w is bf16 and the copy i16, they are the halves of float32 weights
+     * (halves.h), and the result has the bits that those would have (grouped) */
     musec_status (*decay_add)(ms_device *d, ms_num step, ms_mat u, ms_num decay, bool cautious,
                               ms_mat w, ms_mat copy);
+
+    /* the halves of float32 numbers (halves.h), high in bf16 and low in i16, to numbers and back;
+     * split: high without data is not wanted */
+    musec_status (*join_halves)(ms_device *d, ms_mat high, ms_mat low, ms_mat out);
+    musec_status (*split_halves)(ms_device *d, ms_mat x, ms_mat high, ms_mat low);
 
     /* networks.  Rows are tokens; heads are a stack of (tokens x head) matrices with any strides.
      * No operand is transposed.  A _grad op takes the operands of its op and the gradient of its
@@ -305,12 +313,31 @@ struct musec_ctx {
     /* data of a layer above, and the function that frees it; both may be NULL */
     void *attached;
     void (*free_attached)(void *attached);
+    /* allocator.c: the device's own functions, the caller's in their place where it has `alloc`,
+     * and the pieces that are out */
+    musec_status (*own_alloc)(ms_device *d, size_t bytes, void **out);
+    void (*own_free)(ms_device *d, void *p);
+    musec_allocator allocator;
+    size_t          n_taken;
+    bool            changed_stream; /* while memory was out */
     uint64_t workspace; /* bytes that a step of an optimizer may use, unless told otherwise */
-    char     name[32];
-    bool     deterministic;
+    /* A number on the device, or NULL.  While it is 0, element ops and scalars that are queued
+     * write nothing.  Only devices with streams look at it: on others the host sees the number. */
+    const double *guard;
+    uint64_t      n_waits, n_uploads; /* of the host: what a capture of the stream does not allow */
+    char          name[32];
+    bool          deterministic;
     /* products take the first algorithm without timing: their shapes are hardly ever repeated */
     bool no_autotune;
 };
+
+/* What was current on the calling thread when a public call began. */
+typedef struct ms_caller {
+    void *context; /* of the driver; may be NULL */
+    int   device;
+    void (*set_current)(void);              /* of the driver */
+    void (*restore)(struct ms_caller then); /* NULL: there is nothing to restore */
+} ms_caller;
 
 /* What is known of a call of attention_grad in advance. */
 typedef struct ms_attn_shape {
@@ -339,6 +366,11 @@ typedef struct ms_device_kind {
     bool (*is_likely)(void);
     void (*close)(ms_device *d);
     musec_status (*set_threads)(ms_device *d, int threads); /* NULL: it has none to set */
+    /* Moves its work to a stream of the caller's, or to MUSEC_OWN_STREAM; returns the present
+     * one; notes what is current on the calling thread.  NULL: it has no streams. */
+    musec_status (*set_stream)(ms_device *d, void *stream);
+    void *(*stream)(ms_device *d);
+    ms_caller (*enter)(ms_device *d);
     /* its free and total memory; NULL: it uses the host's */
     ms_memory (*memory)(ms_device *d);
     /* describes the chip, its memory and the libraries */
@@ -360,7 +392,17 @@ bool         ms_device_cuda_is_likely(void);
 void         ms_device_cuda_close(ms_device *d);
 void         ms_device_cuda_describe(ms_device *d, char *text, size_t bytes);
 ms_memory    ms_device_cuda_memory(ms_device *d);
+musec_status ms_device_cuda_set_stream(ms_device *d, void *stream);
+void        *ms_device_cuda_stream(ms_device *d);
+ms_caller    ms_device_cuda_enter(ms_device *d);
 uint64_t     ms_device_cuda_attn_workspace(ms_device *d, ms_attn_shape shape);
+
+void ms_device_count_memory(ms_device *d); /* makes the rows alloc and free those of allocator.c */
+
+/* A public call that may reach the device notes what is current on the calling thread before, and
+ * restores it afterwards: a caller with several GPUs has its own idea of that. */
+ms_caller ms_device_enter(ms_device *d);
+void      ms_device_leave(ms_caller caller);
 
 /* Describes the CPU device: "OpenBLAS 0.3.21, SkylakeX kernels, 2 threads".  With d NULL it
  * describes what a new context would be. */

@@ -152,6 +152,8 @@ MS_FN ms_inv_residual_out ms_eval_inv_residual(ms_inv_residual_in in)
     return out;
 }
 
+#include "linalg/step_programs.h"
+
 MS_FN ms_divide_out ms_eval_divide(ms_divide_in in)
 {
     const ms_divide_out out = { in.numerator / in.denominator };

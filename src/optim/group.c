@@ -37,8 +37,8 @@ bool ms_group_fuses_rounding(const musec_optim *opt, const ms_group *g)
 
 bool ms_group_predicts(const musec_optim *opt, const ms_group *g)
 {
-    return opt->row->stores_clipped_momentum && opt->cfg.momentum_dtype == MUSEC_MOMENTUM_OWN &&
-           ms_group_fuses_rounding(opt, g);
+    return !opt->deferred && opt->row->stores_clipped_momentum &&
+           opt->cfg.momentum_dtype == MUSEC_MOMENTUM_OWN && ms_group_fuses_rounding(opt, g);
 }
 
 bool ms_group_caches_gram_norms(const musec_optim *opt, const ms_group *g)
@@ -61,6 +61,7 @@ ms_mat ms_grad_mat(const ms_param *p, musec_view view)
 {
     ms_mat g = p->weight; /* the same shape; blocks are read with the weight's own strides */
     g.data   = view.data;
+    g.dtype  = view.dtype;
     return g;
 }
 
@@ -68,9 +69,8 @@ ms_part ms_member_part(const ms_step *s, const ms_group *g, int64_t m, ms_operan
 {
     const ms_member *member = &g->members[m];
     const ms_param  *param  = ms_member_param(s->opt, g, m);
-    const ms_mat     x      = what == MS_GRADS     ? ms_grad_mat(param, s->grads[member->param])
-                              : what == MS_WEIGHTS ? param->weight
-                                                   : param->copy;
+    const ms_mat     x      = what == MS_GRADS ? ms_grad_mat(param, s->grads[member->param])
+                                               : ms_param_operand(param, what);
     return ms_block_part(x, &param->blocks[member->block], member->index);
 }
 

@@ -24,18 +24,82 @@ done:
 }
 
 /* Weight decay that is a part of the gradient. */
-static double coupled_decay(const musec_optim *opt, const ms_group *g, int64_t m)
+static double coupled_decay(const ms_step *s, const ms_group *g, int64_t m)
 {
-    if (g->aux || opt->cfg.decay_form != MUSEC_DECAY_COUPLED) return 0.0;
-    return ms_param_decay(opt, ms_member_param(opt, g, m));
+    if (g->aux || s->opt->cfg.decay_form != MUSEC_DECAY_COUPLED) return 0.0;
+    return ms_step_decay(s, g->members[m].param);
+}
+
+static musec_dtype weight_dtype(const musec_optim *opt, const ms_group *g, int64_t m)
+{
+    return ms_param_operand(ms_member_param(opt, g, m), MS_WEIGHTS).dtype;
+}
+
+/* The weights of n members in the dtype of their state, for what has no use for halves of them. */
+static musec_status wide_weights(ms_step *s, const ms_group *g, int64_t first, int64_t n,
+                                 ms_mat *out)
+{
+    musec_status st = MUSEC_OK;
+    if (weight_dtype(s->opt, g, first) == g->dtype && !ms_member_in_groups(s->opt, g, first)) {
+        *out = ms_member_list(s, g, first, n, MS_WEIGHTS);
+        return MUSEC_OK;
+    }
+    TRY(ms_scratch_mat(s->opt->d, g->dtype, n, g->rows, g->cols, out));
+    for (int64_t i = 0; i < n; i++)
+        TRY(ms_widen_member(s->opt, &g->members[first + i], ms_mat_slice(*out, i, 1)));
+done:
+    return st;
+}
+
+static musec_dtype grad_dtype(const ms_step *s, const ms_group *g, int64_t m)
+{
+    return s->grads[g->members[m].param].dtype;
+}
+
+/* A device that widens 16 bits for products has fast loops for equal dtypes: a gradient is widened
+ * for them, matrix by matrix, and the bits are those of a gradient in float32. */
+static bool widens_grad(const ms_step *s, const ms_group *g, int64_t m)
+{
+    return s->opt->d->kind->widens && grad_dtype(s, g, m) != g->dtype;
 }
 
 /* Says whether one call of the base optimizer may take both members. */
-static bool in_one_call(const musec_optim *opt, const ms_group *g, int64_t m, int64_t other)
+static bool in_one_call(const ms_step *s, const ms_group *g, int64_t m, int64_t other)
 {
+    const musec_optim *opt = s->opt;
     return !ms_member_in_groups(opt, g, m) && !ms_member_in_groups(opt, g, other) &&
            ms_member_param(opt, g, m)->t == ms_member_param(opt, g, other)->t &&
-           coupled_decay(opt, g, m) == coupled_decay(opt, g, other);
+           grad_dtype(s, g, m) == grad_dtype(s, g, other) && !widens_grad(s, g, m) &&
+           ms_step_beta(s, g, m) == ms_step_beta(s, g, other) &&
+           coupled_decay(s, g, m) == coupled_decay(s, g, other) &&
+           (coupled_decay(s, g, m) == 0.0 ||
+            weight_dtype(opt, g, m) == weight_dtype(opt, g, other));
+}
+
+/* What the host knows only later comes from the device: the factor of the gradients, which are
+ * multiplied by it in a pass of its own, bounds, measured, and corrections of moments. */
+static musec_status deferred_numbers(ms_step *s, const ms_group *g, int64_t first, int64_t n,
+                                     ms_direction *p)
+{
+    ms_device   *d  = s->opt->d;
+    musec_status st = MUSEC_OK;
+    ms_vec       of_m, of_g;
+    if (s->inv_scale.data != NULL) {
+        ms_term term = { .x_coef = ms_each(ms_vec_slice(s->inv_scale, 0, n)) };
+        TRY(ms_scratch_mat(d, g->dtype, n, g->rows, g->cols, &term.out));
+        TRY(d->ops->combine(d, p->grad, (ms_mat){ 0 }, &term, 1));
+        p->grad = term.out;
+    }
+    p->correct = ms_live_correct(s->opt, g->members[first].param, &p->correct_step);
+    if (p->scaled.mat.data == NULL) return MUSEC_OK;
+    TRY(ms_scratch_vec(d, n, &of_m));
+    TRY(ms_scratch_vec(d, n, &of_g));
+    TRY(d->ops->absmax(d, p->state[0], of_m));
+    TRY(d->ops->absmax(d, p->grad, of_g));
+    p->momentum_bound = ms_each(of_m);
+    p->grad_absmax    = ms_each(of_g);
+done:
+    return st;
 }
 
 /* What is scaled to 1 where all is 0: D, which is 1 by every rule. */
@@ -56,27 +120,33 @@ static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int
     const int64_t   first  = span->first + from;
     const double   *bounds = mode == MS_LOOK_AHEAD ? g->momentum_bound : span->gs->momentum_bound;
     const ms_mark   mark   = ms_arena_mark(&opt->d->scratch);
-    ms_direction    p      = { .cfg            = ms_group_config(opt, g),
-                               .mode           = mode,
-                               .t              = ms_member_param(opt, g, first)->t + 1,
-                               .coupled_decay  = coupled_decay(opt, g, first),
-                               .out            = ms_mat_slice(out, from, n),
-                               .scaled         = ms_scaled_slice(scaled, from, n),
-                               .momentum_bound = bounds + first,
-                               .grad_absmax    = span->gs->grad_absmax + first,
-                               .zero_scale     = zero_scale(opt, g),
-                               .observed       = ms_vec_slice(observed, from, n) };
-    musec_status    st     = MUSEC_OK;
+    const musec_optim_config cfg = ms_member_config(s, g, first);
+    ms_direction             p   = { .cfg            = &cfg,
+                                     .mode           = mode,
+                                     .t              = ms_member_param(opt, g, first)->t + 1,
+                                     .coupled_decay  = coupled_decay(s, g, first),
+                                     .out            = ms_mat_slice(out, from, n),
+                                     .scaled         = ms_scaled_slice(scaled, from, n),
+                                     .momentum_bound = ms_host(bounds + first),
+                                     .grad_absmax    = ms_host(span->gs->grad_absmax + first),
+                                     .zero_scale     = zero_scale(opt, g),
+                                     .grad_factor    = s->grad_factor,
+                                     .observed       = ms_vec_slice(observed, from, n) };
+    musec_status             st  = MUSEC_OK;
 
     if (ms_member_in_groups(opt, g, first)) {
         TRY(gather(opt->d, ms_member_part(s, g, first, MS_GRADS), &p.grad));
-        if (p.coupled_decay != 0.0)
-            TRY(gather(opt->d, ms_member_part(s, g, first, MS_WEIGHTS), &p.weight));
     } else {
-        p.grad   = ms_member_list(s, g, first, n, MS_GRADS);
-        p.weight = ms_member_list(s, g, first, n, MS_WEIGHTS);
+        p.grad = ms_member_list(s, g, first, n, MS_GRADS);
     }
+    if (widens_grad(s, g, first)) {
+        const ms_mat given = p.grad;
+        TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &p.grad));
+        TRY(opt->d->ops->copy(opt->d, given, p.grad));
+    }
+    if (p.coupled_decay != 0.0) TRY(wide_weights(s, g, first, n, &p.weight));
     p.state[0] = ms_mat_slice(span->momentum, from, n);
+    if (opt->deferred) TRY(deferred_numbers(s, g, first, n, &p));
     for (int k = 1; g->base->states[k] != NULL; k++)
         p.state[k] = ms_mat_slice(g->state[k], first, n);
     TRY(g->base->direction(opt->d, &p));
@@ -91,7 +161,7 @@ static musec_status compute(ms_step *s, const ms_span *span, ms_direction_mode m
     musec_status st = MUSEC_OK;
     for (int64_t i = 0, next; i < span->n; i = next) {
         for (next = i + 1;
-             next < span->n && in_one_call(s->opt, span->g, span->first + i, span->first + next);)
+             next < span->n && in_one_call(s, span->g, span->first + i, span->first + next);)
             next++;
         TRY(call_base(s, span, i, next - i, mode, out, scaled, observed));
     }

@@ -131,7 +131,7 @@ static musec_status check_apart(musec_optim *opt, const ms_param *p, const char 
     return st;
 }
 
-enum { UNIT = 4 }; /* bytes that a mark is for, where weights may differ in dtype */
+enum { UNIT = 2 }; /* bytes that a mark is for, where weights may differ in dtype */
 
 /* Marks those addresses from begin to end that a step changes of the parameter. */
 static bool mark_changed(unsigned char *marks, const ms_param *p, uintptr_t begin, uintptr_t end)
@@ -210,6 +210,7 @@ static musec_status copy_blocks(musec_optim *opt, const musec_param *param, ms_p
 static void free_param(musec_optim *opt, ms_param *p)
 {
     opt->d->ops->free(opt->d, p->average.data);
+    opt->d->ops->free(opt->d, p->rest.data);
     free(p->name);
     free(p->blocks);
 }
@@ -260,12 +261,14 @@ musec_status musec_optim_add(musec_optim *opt, const musec_param *param, size_t 
         return ms_fail(e, MUSEC_EINVAL, "%s: role %d, %lld blocks, lr_factor %g", param->name,
                        (int)param->role, (long long)param->n_blocks, param->lr_factor);
     TRY(ms_mat_from_view(opt->d, param->name, param->weight, &p.weight));
-    if (ms_is_16bit(p.weight.dtype))
-        TRY(ms_fail(e, MUSEC_ENOTSUP, "%s: a weight must be f32 or f64, not %s; it may have a copy",
+    if (ms_is_16bit(p.weight.dtype) && param->copy.data != NULL)
+        TRY(ms_fail(e, MUSEC_EINVAL,
+                    "%s: a weight of %s is what a copy is for: it cannot have one as well",
                     param->name, ms_dtype_name(p.weight.dtype)));
     TRY(check_copy(opt, param, &p));
     if (is_matrix_role(param->role) && opt->cfg.operands != MUSEC_F32) /* f32: never shorter */
-        TRY(ms_compute_dtype_check(opt->d, param->name, p.weight.dtype, opt->cfg.operands));
+        TRY(ms_compute_dtype_check(opt->d, param->name, ms_dtype_accum(p.weight.dtype),
+                                   opt->cfg.operands));
     p.role         = param->role;
     p.lr_factor    = param->lr_factor == 0.0 ? 1.0 : param->lr_factor;
     p.lr           = MUSEC_UNSET;
@@ -307,8 +310,9 @@ musec_dtype ms_optim_operands(const musec_optim *opt, musec_dtype dtype)
 static musec_status add_member(musec_optim *opt, const musec_block *b, const ms_param *p,
                                ms_member m)
 {
-    const bool aux = !is_matrix_role(p->role);
-    ms_group  *g   = find_group(opt, b, p->weight.dtype, aux);
+    const bool        aux   = !is_matrix_role(p->role);
+    const musec_dtype dtype = ms_dtype_accum(p->weight.dtype);
+    ms_group         *g     = find_group(opt, b, dtype, aux);
     if (g == NULL) {
         ms_group *grown = realloc(opt->groups, (opt->n_groups + 1) * sizeof *grown);
         if (grown == NULL) return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the groups");
@@ -316,7 +320,7 @@ static musec_status add_member(musec_optim *opt, const musec_block *b, const ms_
         g           = &grown[opt->n_groups++];
         *g          = (ms_group){ .rows        = b->rows,
                                   .cols        = b->cols,
-                                  .dtype       = p->weight.dtype,
+                                  .dtype       = dtype,
                                   .aux         = aux,
                                   .spectral_fn = aux ? MS_SPECTRAL_NONE : opt->spectral_fn };
         g->base     = ms_base_find(aux ? MS_AUX_BASE : opt->cfg.base);
@@ -400,6 +404,10 @@ static void free_groups(musec_optim *opt)
 
 static void free_host(musec_optim *opt)
 {
+    opt->d->ops->free(opt->d, opt->live.data);
+    free(opt->live_host);
+    opt->live      = (ms_vec){ 0 };
+    opt->live_host = NULL;
     if (opt->host == NULL) return;
     free(opt->host->pointers[0]);
     free(opt->host->grad_absmax);
@@ -422,7 +430,7 @@ static musec_status take_host(musec_optim *opt)
     if (h != NULL) {
         h->capacity    = (int64_t)n;
         h->pointers[0] = calloc(MS_OPERANDS * n + 1, sizeof *h->pointers[0]);
-        h->grad_absmax = calloc(8 * n + 1, sizeof *h->grad_absmax);
+        h->grad_absmax = calloc(8 * n + MS_STEP_NUMBERS + 1, sizeof *h->grad_absmax);
         h->grad_at     = calloc(3 * opt->n_params + 1, sizeof *h->grad_at);
         h->groups      = calloc(opt->n_groups + 1, sizeof *h->groups);
     }
@@ -435,7 +443,7 @@ static musec_status take_host(musec_optim *opt)
     h->decay          = h->step_size + n;
     h->momentum_bound = h->decay + n;
     h->absmax         = h->momentum_bound + n;
-    h->quantile       = h->absmax + 3 * n;
+    h->quantile       = h->absmax + 3 * n + MS_STEP_NUMBERS;
     h->weight_at      = h->grad_at + opt->n_params;
     h->observed       = h->weight_at + opt->n_params;
     return MUSEC_OK;
@@ -477,8 +485,11 @@ musec_status ms_optim_prepare(musec_optim *opt)
     }
     for (size_t i = 0; opt->cfg.avg_steps > 0 && i < opt->n_params; i++)
         TRY(take_stack(opt, opt->params[i].weight.count, opt->params[i].weight.rows,
-                       opt->params[i].weight.cols, opt->params[i].weight.dtype,
+                       opt->params[i].weight.cols, ms_dtype_accum(opt->params[i].weight.dtype),
                        &opt->params[i].average));
+    for (size_t i = 0; i < opt->n_params; i++)
+        TRY(ms_take_rest(opt, &opt->params[i]));
+    TRY(ms_take_live(opt));
     ms_choose_fusion(opt);
     opt->ready = true;
 done:
@@ -487,7 +498,8 @@ done:
         free_groups(opt);
         for (size_t i = 0; i < opt->n_params; i++) {
             opt->d->ops->free(opt->d, opt->params[i].average.data);
-            opt->params[i].average = (ms_mat){ 0 };
+            opt->d->ops->free(opt->d, opt->params[i].rest.data);
+            opt->params[i].average = opt->params[i].rest = (ms_mat){ 0 };
         }
     }
     return st;
@@ -518,6 +530,7 @@ musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx, const musec_o
     opt->cfg.base    = ms_base_find(checked.base)->name;
     opt->cfg.ns_mode = ms_optim_ns_mode(&checked);
     opt->sharpness   = ms_optim_sharpness(&checked);
+    opt->grad_factor = 1.0;
     opt->spectral_fn =
         ms_optim_clips_hard(&checked) ? MS_SPECTRAL_HARD_CLIP : opt->row->spectral_fn;
     opt->aux_cfg              = opt->cfg;
@@ -528,14 +541,18 @@ musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx, const musec_o
     opt->aux_cfg.decay_form   = MUSEC_DECAY_DECOUPLED;
     opt->aux_cfg.shape_rule   = MUSEC_SHAPE_NONE;
     opt->aux_cfg.update_scale = MUSEC_SCALE_PAPER;
-    *out                      = opt;
+    opt->deferred             = checked.nonfinite == MUSEC_NONFINITE_DEFER;
+    TRY(ms_defer_check(ctx, opt));
+    *out = opt;
 done:
+    if (st != MUSEC_OK) free(opt);
     return st;
 }
 
 void musec_optim_destroy(musec_optim *opt)
 {
     if (opt == NULL) return;
+    const ms_caller caller = ms_device_enter(opt->d);
     free_groups(opt);
     for (size_t i = 0; i < opt->n_params; i++)
         free_param(opt, &opt->params[i]);
@@ -545,6 +562,7 @@ void musec_optim_destroy(musec_optim *opt)
     free(opt->attentions);
     free(opt->params);
     free(opt);
+    ms_device_leave(caller);
 }
 
 int64_t musec_optim_steps(const musec_optim *opt) { return opt == NULL ? 0 : opt->t; }

@@ -1,12 +1,12 @@
 /* state.c - the state of an optimizer, matrix by matrix and as a safetensors file.
  *
  * In the file the state of matrix m of parameter p is the tensor "p/m/NAME" (rows x cols), epoch
- * averages are "p/average"; the metadata hold the rule, the momentum form and its beta, the
- * steps taken, for each parameter the steps it took part in, and, so that a run goes on with the
- * same bits, the bounds that scales come from where products have operands of 16 bits, and the
- * quantiles that are thresholds; files without these are read too.  Loading reads and checks
- * everything before it changes anything.  Heavy-ball momentum is that of the average divided by
- * beta; momentum in bf16 is written as float32 and rounded to nearest when it is read. */
+ * averages are "p/average", and weights of 16 bits "p/master", in float32; the metadata hold the
+ * rule, the momentum form and its beta, the steps taken, for each parameter the steps it took part
+ * in, and, for a run to go on with the same bits, bounds that scales of 16 bits come from and the
+ * quantiles that are thresholds; files without these are read too.  Loading reads and checks all
+ * before it changes anything.  Heavy-ball momentum is that of the average divided by beta; momentum
+ * in bf16 is written as float32 and rounded to nearest when it is read. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,16 +31,6 @@ static musec_status no_memory(musec_optim *opt)
 }
 
 /* ---- one by one ------------------------------------------------------------------------------ */
-
-static const ms_group *find_member(const musec_optim *opt, size_t param, int64_t matrix, int64_t *m)
-{
-    for (size_t i = 0; i < opt->n_groups; i++)
-        for (*m = 0; *m < opt->groups[i].count; (*m)++)
-            if (opt->groups[i].members[*m].param == param &&
-                opt->groups[i].members[*m].matrix == matrix)
-                return &opt->groups[i];
-    return NULL;
-}
 
 static size_t matrix_bytes(ms_mat x) { return (size_t)(x.rows * x.cols) * ms_dtype_bytes(x.dtype); }
 
@@ -101,7 +91,7 @@ static musec_status fetch_average(musec_optim *opt, const ms_param *p, const ms_
 {
     const musec_block *b     = &p->blocks[m->block];
     const ms_mat       w     = p->weight;
-    const size_t       each  = ms_dtype_bytes(w.dtype);
+    const size_t       each  = ms_dtype_bytes(p->average.dtype);
     char              *whole = malloc(file_bytes(p->average));
     musec_status       st    = MUSEC_OK;
     if (whole == NULL) TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the average"));
@@ -129,8 +119,9 @@ musec_status musec_optim_get_state(musec_optim *opt, size_t param, int64_t block
     int64_t         m  = 0;
     musec_status    st = MUSEC_OK;
     if (opt == NULL || state == NULL || host == NULL || param >= opt->n_params) return MUSEC_EINVAL;
+    const ms_caller caller = ms_device_enter(opt->d);
     TRY(ms_optim_prepare(opt));
-    g                  = find_member(opt, param, block, &m);
+    g                  = ms_find_member(opt, param, block, &m);
     const bool average = strcmp(state, "average") == 0;
     for (int s = 0; g != NULL && g->base->states[s] != NULL; s++)
         if (strcmp(g->base->states[s], state) == 0) x = ms_mat_slice(g->state[s], m, 1);
@@ -147,6 +138,7 @@ musec_status musec_optim_get_state(musec_optim *opt, size_t param, int64_t block
     TRY(average ? fetch_average(opt, &opt->params[param], &g->members[m], host)
                 : fetch_wide(opt->d, x, host));
 done:
+    ms_device_leave(caller);
     return st;
 }
 
@@ -157,6 +149,8 @@ typedef struct item {
     ms_mat where;
     bool   momentum; /* in the units of the momentum form */
     void  *host;     /* what was read, malloc'ed */
+    /* a weight of 16 bits, in float32: `where` has no data */
+    const ms_param *weight;
 } item;
 
 typedef struct items {
@@ -199,10 +193,17 @@ static musec_status list_items(musec_optim *opt, items *all)
                              opt->params[g->members[m].param].name, g->members[m].matrix,
                              g->base->states[s]));
     }
-    for (size_t i = 0; i < opt->n_params; i++)
-        if (opt->params[i].average.data != NULL)
-            TRY(add_item(opt, all, opt->params[i].average, false, opt->params[i].name, -1,
-                         "average"));
+    for (size_t i = 0; i < opt->n_params; i++) {
+        const ms_param *p    = &opt->params[i];
+        ms_mat          wide = p->weight;
+        if (p->average.data != NULL)
+            TRY(add_item(opt, all, p->average, false, p->name, -1, "average"));
+        if (p->rest.data == NULL) continue;
+        wide.data  = NULL;
+        wide.dtype = MUSEC_F32;
+        TRY(add_item(opt, all, wide, false, p->name, -1, "master"));
+        all->list[all->n - 1].weight = p;
+    }
 done:
     return st;
 }
@@ -296,7 +297,7 @@ static musec_status make_metadata(musec_optim *opt, metadata *all)
     for (size_t i = 0; i < opt->n_params; i++)
         TRY(add_pair(opt, all, STEPS_OF, opt->params[i].name, "%lld", (long long)opt->params[i].t));
     for (size_t i = 0; i < opt->n_groups; i++)
-        if (ms_group_fuses_rounding(opt, &opt->groups[i]))
+        if (!opt->deferred && ms_group_fuses_rounding(opt, &opt->groups[i]))
             TRY(add_bounds(opt, &opt->groups[i], all));
     for (size_t i = 0; i < opt->n_groups; i++)
         TRY(add_quantiles(opt, &opt->groups[i], all));
@@ -306,9 +307,9 @@ done:
 
 /* The state is written tensor by tensor: memory holds one of them at a time. */
 struct source {
-    ms_device  *d;
-    const item *list;
-    void       *host; /* holds the largest */
+    musec_optim *opt;
+    const item  *list;
+    void        *host; /* holds the largest */
 };
 
 static musec_status next_item(ms_error *e, void *arg, size_t index, const void **data)
@@ -316,7 +317,9 @@ static musec_status next_item(ms_error *e, void *arg, size_t index, const void *
     const struct source *s = arg;
     (void)e; /* the device has filled its own error */
     *data = s->host;
-    return fetch_wide(s->d, s->list[index].where, s->host);
+    if (s->list[index].weight != NULL)
+        return ms_fetch_weight(s->opt, s->list[index].weight, s->host);
+    return fetch_wide(s->opt->d, s->list[index].where, s->host);
 }
 
 static size_t max_bytes(const items *all)
@@ -336,12 +339,14 @@ musec_status musec_optim_save(musec_optim *opt, const char *path)
     ms_tensor_out *tensors  = NULL;
     musec_status   st       = MUSEC_OK;
     if (opt == NULL || path == NULL) return MUSEC_EINVAL;
+    const ms_caller caller = ms_device_enter(opt->d);
     TRY(ms_optim_prepare(opt));
+    TRY(ms_poll_live(opt));
     TRY(list_items(opt, &all));
     TRY(make_metadata(opt, &meta));
     tensors = calloc(all.n + 1, sizeof *tensors);
     pairs   = calloc(meta.n, sizeof *pairs);
-    source  = (struct source){ opt->d, all.list, malloc(max_bytes(&all)) };
+    source  = (struct source){ opt, all.list, malloc(max_bytes(&all)) };
     if (tensors == NULL || pairs == NULL || source.host == NULL) TRY(no_memory(opt));
     for (size_t i = 0; i < meta.n; i++) {
         pairs[i][0] = meta.pairs[i].key;
@@ -364,6 +369,7 @@ musec_status musec_optim_save(musec_optim *opt, const char *path)
                                   &(ms_safetensors_writer){ next_item, &source }, tensors, all.n,
                                   (const char *const(*)[2])pairs, meta.n));
 done:
+    ms_device_leave(caller);
     free(source.host);
     free(pairs);
     free(tensors);
@@ -554,6 +560,7 @@ musec_status musec_optim_load(musec_optim *opt, const char *path)
     char           key[NAME_MAX_BYTES];
     musec_status   st = MUSEC_OK;
     if (opt == NULL || path == NULL) return MUSEC_EINVAL;
+    const ms_caller caller = ms_device_enter(opt->d);
     TRY(ms_optim_prepare(opt));
     TRY(ms_safetensors_open(&opt->d->error, path, &s));
     TRY(want(opt, &s, "format", FORMAT));
@@ -575,13 +582,16 @@ musec_status musec_optim_load(musec_optim *opt, const char *path)
     for (size_t i = 0; i < all.n; i++)
         TRY(read_item(opt, &s, &all.list[i], factor));
     for (size_t i = 0; i < all.n; i++)
-        TRY(put(opt->d, all.list[i].host, all.list[i].where));
+        TRY(all.list[i].weight != NULL ? ms_put_weight(opt, all.list[i].host, all.list[i].weight)
+                                       : put(opt->d, all.list[i].host, all.list[i].where));
     TRY(set_bounds(opt, known, factor));
     for (size_t i = 0; i < opt->n_params; i++)
         opt->params[i].t = (int64_t)steps[i];
-    opt->t       = (int64_t)t;
-    opt->skipped = (int64_t)skipped;
+    opt->t          = (int64_t)t;
+    opt->skipped    = (int64_t)skipped;
+    opt->live_stale = true;
 done:
+    ms_device_leave(caller);
     free(steps);
     free(known);
     free_items(&all);

@@ -50,6 +50,15 @@ uint64_t ms_spectral_bytes(const musec_optim_config *cfg, const ms_group *g, boo
            (cfg->ns_mode == MUSEC_NS_ACCURATE && !short_operands ? spectrum : 0);
 }
 
+/* Are there weights in halves that coupled decay reads in float32? */
+static bool has_halves(const musec_optim *opt, const ms_group *g)
+{
+    bool any = false;
+    for (int64_t m = 0; opt->cfg.decay_form == MUSEC_DECAY_COUPLED && m < g->count; m++)
+        any = any || ms_member_param(opt, g, m)->weight.dtype == MUSEC_BF16;
+    return any;
+}
+
 /* Bytes of the float32 copies that a product of 16-bit operands takes where the device widens them:
  * of X and of what it is multiplied by, in Muon of their product too; or of two factors, their
  * product, and, where plans differ from matrix to matrix, of what is added to it. */
@@ -72,22 +81,35 @@ uint64_t ms_widening_bytes(const musec_optim *opt, const ms_group *g)
 static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
 {
     const uint64_t size = (uint64_t)(g->rows * g->cols), wide = ms_dtype_bytes(g->dtype);
-    const uint64_t r       = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
-    const uint64_t one     = size * wide + MS_ARENA_ALIGN;
-    const uint64_t ahead   = opt->cfg.nesterov ? 1 : 0;
-    const uint64_t widened = ms_state_dtype(opt, g) != g->dtype ? 1 : 0;
-    const bool     cached =
+    const uint64_t r     = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
+    const uint64_t one   = size * wide + MS_ARENA_ALIGN;
+    const uint64_t ahead = opt->cfg.nesterov ? 1 : 0;
+    const uint64_t widened =
+        (ms_state_dtype(opt, g) != g->dtype ? 1 : 0) + (has_halves(opt, g) ? 1 : 0);
+    const bool cached =
         ms_group_caches_gram_norms(opt, g) && !opt->cfg.nesterov; /* to look ahead */
     const uint64_t each     = ms_dtype_bytes(g->operands),
                    spectral = ms_spectral_bytes(&opt->cfg, g, cached);
-    const uint64_t lean     = (opt->cfg.report_every > 0 ? 1 : 0) + ahead; /* for reports */
+    const uint64_t lean     = (opt->cfg.report_every > 0 ? 1 : 0) + ahead;      /* for reports */
+    const uint64_t deferred = opt->deferred ? 2 * one + 2 * MS_ARENA_ALIGN : 0; /* gradient, clip */
     const uint64_t passes   = (wide + each) * r * r + 2 * MS_ARENA_ALIGN;
     if (ms_group_predicts(opt, g)) return spectral + lean * one + passes;
     if (g->spectral_fn == MS_SPECTRAL_POLAR && ms_group_fuses_rounding(opt, g)) {
         const uint64_t result = ms_dtype_bytes(ms_update_dtype(opt, g));
-        return spectral + size * (each + result) + 2 * MS_ARENA_ALIGN + widened * one + passes;
+        return spectral + size * (each + result) + 2 * MS_ARENA_ALIGN + widened * one + passes +
+               deferred;
     }
-    return spectral + (2 + ahead + widened) * one + (ms_is_16bit(g->operands) ? passes : 0);
+    return spectral + (2 + ahead + widened) * one + (ms_is_16bit(g->operands) ? passes : 0) +
+           deferred;
+}
+
+/* Bytes of the numbers of all matrices (check_gradients.c) and of rates on the device (update.c) */
+static uint64_t numbers_bytes(const musec_optim *opt)
+{
+    const uint64_t decision = opt->deferred ? 4 : 0; /* defer.c */
+    return ((7 + decision) * (uint64_t)opt->host->capacity + MS_STEP_NUMBERS +
+            decision * opt->n_params) *
+           sizeof(double);
 }
 
 /* Bytes needed once: a gradient and a weight whose rows are gathered, small vectors, copies of
@@ -98,9 +120,8 @@ static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
     const uint64_t size  = (uint64_t)(g->rows * g->cols);
     const uint64_t small = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
     const uint64_t parts = 2 * (size * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN);
-    uint64_t       bytes = parts + (uint64_t)32 * MS_ARENA_ALIGN +
-                     3 * (uint64_t)opt->host->capacity * sizeof(double) + /* check_gradients.c */
-                     ms_widening_bytes(opt, g);
+    uint64_t       bytes =
+        parts + (uint64_t)32 * MS_ARENA_ALIGN + numbers_bytes(opt) + ms_widening_bytes(opt, g);
     if (opt->cfg.report_every > 0 && !g->aux)
         bytes +=
             4 * size + 8 * (3 * size + 12 * small * small + 64 * (uint64_t)(g->rows + g->cols));
@@ -137,6 +158,20 @@ static uint64_t chunk_bytes(const musec_optim *opt, const ms_group *g, bool pred
     return (matrix_bytes(opt, g) - there) * (uint64_t)g->chunk;
 }
 
+/* Bytes behind the groups, where what the step moved is read or scaled as a whole: a matrix in
+ * float32 for a weight in halves. */
+static uint64_t behind_bytes(const musec_optim *opt)
+{
+    uint64_t max = 0;
+    for (size_t i = 0; i < opt->n_params; i++) {
+        const ms_mat   w    = opt->params[i].weight;
+        const uint64_t size = (uint64_t)(w.rows * w.cols) * ms_dtype_bytes(MUSEC_F32);
+        if (w.dtype == MUSEC_BF16 && size > max) max = size;
+    }
+    if (max == 0 || (opt->cfg.avg_steps == 0 && !opt->row->qk_clip)) return 0;
+    return max + 2 * MS_ARENA_ALIGN + numbers_bytes(opt);
+}
+
 /* The most bytes that any group needs, alone or fused, with what is needed once. */
 static uint64_t max_bytes(const musec_optim *opt, bool predicted, bool fused)
 {
@@ -153,7 +188,7 @@ static uint64_t max_bytes(const musec_optim *opt, bool predicted, bool fused)
         }
         if (bytes + once > max) max = bytes + once;
     }
-    return max;
+    return max > behind_bytes(opt) ? max : behind_bytes(opt);
 }
 
 /* Bytes of all directions that are averaged on predictions, before any group is stepped. */
@@ -175,11 +210,31 @@ void ms_choose_fusion(musec_optim *opt)
     opt->fusion_fits     = opt->predictions_fit && max_bytes(opt, true, true) + predictions <= cap;
 }
 
+static uint64_t step_bytes(const musec_optim *opt)
+{
+    return max_bytes(opt, opt->predictions_fit, opt->fusion_fits) +
+           (opt->predictions_fit ? prediction_bytes(opt) : 0);
+}
+
+musec_status ms_reserve_workspace(musec_optim *opt)
+{
+    const ms_mark mark = ms_arena_mark(&opt->d->scratch);
+    void         *whole;
+    musec_status  st = MUSEC_OK;
+    if (opt->reserved) return MUSEC_OK;
+    TRY(ms_scratch_bytes(opt->d, step_bytes(opt) / MS_ARENA_ALIGN * MS_ARENA_ALIGN, &whole));
+    opt->reserved = true;
+done:
+    ms_arena_reset(&opt->d->scratch, mark);
+    return st;
+}
+
 musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64_t *state)
 {
     uint64_t     bytes = 0;
     musec_status st    = MUSEC_OK;
     if (opt == NULL) return MUSEC_EINVAL;
+    const ms_caller caller = ms_device_enter(opt->d);
     TRY(ms_optim_prepare(opt));
     for (size_t i = 0; i < opt->n_groups; i++) {
         const ms_group *g     = &opt->groups[i];
@@ -191,11 +246,11 @@ musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64
         const ms_mat m = opt->params[i].average;
         if (m.data != NULL)
             bytes += (uint64_t)(m.count * m.rows * m.cols) * ms_dtype_bytes(m.dtype);
+        bytes += ms_rest_bytes(&opt->params[i]);
     }
-    if (workspace != NULL)
-        *workspace = max_bytes(opt, opt->predictions_fit, opt->fusion_fits) +
-                     (opt->predictions_fit ? prediction_bytes(opt) : 0);
+    if (workspace != NULL) *workspace = step_bytes(opt);
     if (state != NULL) *state = bytes;
 done:
+    ms_device_leave(caller);
     return st;
 }
