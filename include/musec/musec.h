@@ -1,6 +1,6 @@
 /* musec.h - spectral clipping of matrices, and the optimizers built on it.
  *
- * This header is the manual of the C library.  In short:
+ * This header is the manual of the C library, with musec/optim.h, which it includes.  In short:
  *
  *     musec_ctx *ctx;
  *     musec_clip_config cfg;
@@ -124,6 +124,32 @@ MUSEC_API musec_status musec_ctx_set_deterministic(musec_ctx *ctx, int determini
 MUSEC_API musec_status musec_ctx_set_threads(musec_ctx *ctx, int threads);
 MUSEC_API void         musec_ctx_destroy(musec_ctx *ctx);
 MUSEC_API musec_status musec_ctx_sync(musec_ctx *ctx); /* waits; reports errors of queued work */
+/* The caller's stream, a cudaStream_t, in place of the context's own: from this call on all work of
+ * the context is launched there, by the libraries too, behind what was launched before.  NULL is
+ * the legacy default stream, MUSEC_OWN_STREAM the context's own again.  The stream is of the
+ * context's GPU and lives until the context is given another one, or is destroyed.  While it is
+ * being captured (CUDA graphs) this call waits for what the context has queued elsewhere, and the
+ * stream cannot be left: EINVAL.  "cpu" and "ref" have no queue: NULL and MUSEC_OWN_STREAM change
+ * nothing there, others are ENOTSUP. */
+#define MUSEC_OWN_STREAM ((void *)(intptr_t)-1)
+MUSEC_API musec_status musec_ctx_set_stream(musec_ctx *ctx, void *stream);
+
+/* Where device memory comes from, in place of malloc or cudaMalloc: all that optimizers keep and
+ * all workspace of the context, but not the 64 MiB of cuBLASLt, nor host memory.  `stream` is the
+ * context's stream at the time (NULL on "cpu" and "ref"): memory may be handed out whose last use
+ * is still queued on it, and what is freed may be in use by work that is queued on it.  The
+ * functions are called from within calls of this library, by their thread, and must not call it. */
+typedef struct musec_allocator {
+    void *(*alloc)(size_t bytes, void *stream, void *user); /* a multiple of 64, or NULL: none left,
+                                                               which the call reports as ENOMEM */
+    void (*free)(void *p, void *stream, void *user);        /* p from alloc, never NULL */
+    void *user;
+} musec_allocator;
+/* Before anything was allocated, so best right after musec_ctx_create(), else EINVAL; NULL: the
+ * device's own.  The struct is copied.  Everything that was taken is given back when what it was
+ * taken for is destroyed, the workspace with the context.  A call that fails for want of memory
+ * leaves everything as it was, and may be repeated. */
+MUSEC_API musec_status musec_ctx_set_allocator(musec_ctx *ctx, const musec_allocator *allocator);
 /* The last failure in words, and the device's name as created; never NULL. */
 MUSEC_API const char *musec_ctx_error(const musec_ctx *ctx);
 MUSEC_API const char *musec_ctx_device(const musec_ctx *ctx);
@@ -140,22 +166,27 @@ MUSEC_API const char *musec_ctx_device(const musec_ctx *ctx);
  * singular values, norms, logits, and what musec_optim_get_state writes.  The library keeps its own
  * state and workspace on the GPU and needs no help with them.
  *
- * When to wait.  Calls put work into a queue of the context (a CUDA stream of its own) and may
- * return before it is done.  That stream and the caller's do not wait for each other, not even the
- * default one.  So finish your own work before a call that reads it, and call musec_ctx_sync()
- * before you read or overwrite what a call was given:
+ * When to wait.  Calls put work into a queue of the context and may return before it is done.  That
+ * is a CUDA stream of its own, unless musec_ctx_set_stream() gives it the caller's: then everything
+ * comes in the order of the calls, and nobody has to wait.  The context's own stream and the
+ * caller's do not wait for each other, not even the default one.  So finish your own work before a
+ * call that reads it, and call musec_ctx_sync() before you read or overwrite what a call was given:
  *
  *     backward<<<grid, block, 0, stream>>>(...);       writes the gradients
  *     cudaStreamSynchronize(stream);
  *     musec_optim_step(opt, grads, n, lr_scale);
  *     musec_ctx_sync(ctx);                             now the weights are new, the gradients free
  *
- *   musec_clip, musec_optim_step                         queue: musec_ctx_sync() after them
+ *   musec_clip, musec_optim_step, _step_with             queue: musec_ctx_sync() after them
  *   musec_spectrum, musec_norm2_estimate,                wait by themselves: what they write to
  *   musec_optim_get_state, musec_optim_save, _load       host memory or files is there
+ *   musec_optim_poll, _set_steps
  *   all config calls, musec_optim_add, _set_param,       touch no matrix: nothing to wait for
- *   _set_beta, _set_logits, _describe, _get_report
+ *   _set_weight, _set_beta, _set_logits, _describe,
+ *   _get_report, _state_name, _state_view
  *   musec_ctx_set_deterministic(ctx, 0)                  matters on a GPU alone
+ *
+ * The calling thread's current GPU is after each call what it was before.
  *
  * On "cpu" nothing is queued and musec_ctx_sync() returns at once, so a program that calls it where
  * a GPU needs it runs on both.  Views may have gaps (ld, stride) on both as well. */
@@ -248,272 +279,10 @@ MUSEC_API musec_status musec_spectrum(musec_ctx *ctx, musec_view x, double thres
 MUSEC_API musec_status musec_norm2_estimate(musec_ctx *ctx, musec_view x, int steps, uint64_t seed,
                                             double *norm);
 
-/* ---- optimizers ------------------------------------------------------------------------------ */
-
-/* What a parameter is for.  The first four are matrices, updated by the optimizer that the config
- * names; the others are updated element by element, by AdamW with the aux_ settings: embeddings,
- * the output head, and vectors such as biases and gains.  Nothing is guessed from names or shapes.
- * examples/two_layers.c trains a network with all of this. */
-#define MUSEC_ROLE_MAP(X) /* name, code, spelling, is a matrix; append, never renumber */ \
-    X(MATRIX, 0, "matrix", 1)                                                             \
-    X(QK, 1, "qk", 1)                                                                     \
-    X(VO, 2, "vo", 1)                                                                     \
-    X(MLP, 3, "mlp", 1)                                                                   \
-    X(EMBED, 4, "embed", 0)                                                               \
-    X(HEAD, 5, "head", 0)                                                                 \
-    X(VECTOR, 6, "vector", 0)
-#define MUSEC_MATRIX_ROLES 4
-
-typedef enum musec_role {
-#define X(name, code, text, matrix) MUSEC_ROLE_##name = code,
-    MUSEC_ROLE_MAP(X)
-#undef X
-} musec_role;
-
-/* A part of a parameter that is one matrix to the optimizer (or `count` equal ones).  Row i lies in
- * group i / group_rows; element (b, i, j) is, counted from the parameter's first element,
- *     offset + b stride + (i / group_rows) group_step + (i % group_rows) row_step + j.
- * Rows of a fused weight: offset and rows.  Columns: offset and cols.  Heads as separate matrices:
- * count and stride.  Q out of rows that alternate q, k, v by head: group_rows and group_step.
- * Blocks must not overlap; elements in none of them are never touched. */
-typedef struct musec_block {
-    int64_t offset, rows, cols, row_step;
-    int64_t group_rows, group_step; /* group_rows 0: one group */
-    int64_t count, stride;          /* count 0 means 1 */
-} musec_block;
-
-typedef struct musec_param { /* start from { 0 } */
-    const char        *name; /* unique; copied */
-    musec_role         role;
-    musec_view         weight; /* a stack of matrices is that many matrices (experts) */
-    const musec_block *blocks; /* NULL: every matrix of the view is one; copied */
-    int64_t            n_blocks;
-    double             lr_factor; /* on the learning rate of this parameter; 0 means 1.  Rates
-                                     and decays of its own: musec_optim_set_param() */
-    musec_view copy; /* data NULL: none.  Of the weight's shape, ld and stride, in any dtype of
-                                the device, apart from the weight: a step that changes the weight
-                                leaves it there too, rounded.  The caller fills it first. */
-} musec_param;
-
-/* The choices of the config, in the order of their spellings on the command line; codes are ABI. */
-typedef enum musec_threshold_rule {
-    MUSEC_THRESHOLD_FIXED,    /* D = threshold */
-    MUSEC_THRESHOLD_RMS,      /* D = threshold * |M|_F / sqrt(min(rows, cols)), per matrix, step */
-    MUSEC_THRESHOLD_QUANTILE, /* D = that quantile of the singular values of M, estimated */
-} musec_threshold_rule;
-typedef enum musec_update_scale {
-    MUSEC_SCALE_PAPER,
-    MUSEC_SCALE_UNIT, /* the step is divided by D: a Muon learning rate carries over */
-} musec_update_scale;
-typedef enum musec_clip_form { MUSEC_CLIP_HARD, MUSEC_CLIP_SOFT } musec_clip_form;
-typedef enum musec_ns_mode {
-    MUSEC_NS_PAPER,
-    MUSEC_NS_PAPER7,
-    MUSEC_NS_FAST,
-    MUSEC_NS_ACCURATE,
-    MUSEC_NS_EXACT,
-} musec_ns_mode;
-typedef enum musec_ns_coeffs { MUSEC_COEFFS_KELLER, MUSEC_COEFFS_POLAR_EXPRESS } musec_ns_coeffs;
-typedef enum musec_decay_form {
-    MUSEC_DECAY_DECOUPLED,    /* W <- (1 - lr wd) W, lr without the shape factor */
-    MUSEC_DECAY_INDEPENDENT,  /* W <- (1 - wd) W */
-    MUSEC_DECAY_LR2,          /* W <- (1 - lr^2 wd) W */
-    MUSEC_DECAY_CAUTIOUS,     /* decoupled, where update and weight have no opposite signs */
-    MUSEC_DECAY_CAUTIOUS_LR2, /* the same by lr_eff wd lr, lr_eff with all factors */
-    MUSEC_DECAY_COUPLED,      /* G <- G + wd W */
-    MUSEC_DECAY_AFTER,        /* as decoupled, but of the weight that the step has moved */
-    MUSEC_DECAY_FRANK_WOLFE,  /* W <- (1 - lr) W, whatever wd is */
-} musec_decay_form;
-/* The factor on the update U of an m x n matrix. */
-typedef enum musec_shape_rule {
-    MUSEC_SHAPE_NONE,
-    MUSEC_SHAPE_KELLER,    /* sqrt(max(1, m / n)) */
-    MUSEC_SHAPE_MOONLIGHT, /* 0.2 sqrt(max(m, n)) */
-    MUSEC_SHAPE_MUP,       /* sqrt(m / n) */
-    MUSEC_SHAPE_RMS,       /* sqrt(max(m, n)) */
-    MUSEC_SHAPE_NORMUON,   /* 0.2 sqrt(m n) / |U|_F: an RMS of 0.2 */
-} musec_shape_rule;
-typedef enum musec_momentum_form {
-    MUSEC_MOMENTUM_EMA,   /* M <- (1 - beta) M + beta G */
-    MUSEC_MOMENTUM_HEAVY, /* M <- (1 - beta) M + G */
-} musec_momentum_form;
-typedef enum musec_momentum_init { MUSEC_INIT_FIRST, MUSEC_INIT_ZERO } musec_momentum_init;
-typedef enum musec_momentum_dtype { MUSEC_MOMENTUM_OWN, MUSEC_MOMENTUM_BF16 } musec_momentum_dtype;
-typedef enum musec_nonfinite { MUSEC_NONFINITE_STOP, MUSEC_NONFINITE_SKIP } musec_nonfinite;
-
-/* Everything an optimizer can be told.  Fill with musec_optim_config_init(), which sets what the
- * row `name` defaults to, then change fields, or use musec_optim_config_set() with the names and
- * spellings of the command line; musec_optim_option() lists them with their meaning and default. */
-typedef struct musec_optim_config {
-    uint32_t    size; /* sizeof in the caller */
-    int32_t     ns_iters;
-    const char *name; /* the registry row, set by init; static storage */
-    const char *base; /* spectra: the optimizer whose update is clipped */
-    double      lr;
-    double      beta; /* weighs the NEW gradient: M <- (1 - beta) M + beta G */
-    double      threshold;
-    int32_t     threshold_rule; /* musec_threshold_rule, and so on */
-    int32_t     update_scale;
-    int32_t     clip; /* spectra */
-    int32_t     ns_mode;
-    int32_t     ns_coeffs; /* muon */
-    int32_t     decay_form;
-    int32_t     nesterov; /* 0, 1 */
-    int32_t     shape_rule;
-    int32_t     momentum_form;
-    int32_t     momentum_init; /* first: M = G at the first step */
-    int32_t     nonfinite;
-    int32_t     literal;                          /* 0, 1: ns_mode paper in the paper's own order */
-    double      ns_tol;                           /* of ns_mode accurate; 0: beta / 100 */
-    double      weight_decay[MUSEC_MATRIX_ROLES]; /* by musec_role */
-    double      beta1, beta2, beta3, eps, alpha;  /* of optimizers with moments */
-    int64_t     alpha_warmup, beta3_warmup;       /* ademamix: steps, 0 none */
-    double      aux_lr, aux_beta1, aux_beta2, aux_eps, aux_weight_decay; /* embed, head, vector */
-    double      qk_tau, qk_alpha;                                        /* muonclip */
-    int64_t     avg_steps, avg_epochs; /* T and K of epoch averages; 0 none */
-    uint64_t    seed;         /* of the epoch picked, of norm estimates, of rounding at random */
-    int64_t     report_every; /* steps between full reports; 0 never */
-    uint64_t    workspace;    /* bytes that one step may use at most, if it can; 0: what the device
-                              has for it, 1 GiB on a CPU, 8 to 16 GiB on a GPU */
-    int32_t     operands; /* the musec_dtype that operands of the operators' products are rounded
-                             to, f32, bf16 or f16, for float32 weights; 0: f16 on a GPU, else f32 */
-    int32_t     momentum_dtype; /* own: the weight's; bf16: of float32 weights, rounded at random */
-    double sharpness; /* of the clip: 2 soft, 4, 8, 16, 32, INFINITY hard; with ns_mode exact any
-                              from 2 on; 0: as the optimizer's name and `clip` say */
-} musec_optim_config;
-
-/* sizeof in version 0.1: the least that is taken. */
-#define MUSEC_OPTIM_CONFIG_SIZE_1 (offsetof(musec_optim_config, momentum_dtype) + sizeof(int32_t))
-
-typedef struct musec_optim musec_optim; /* an optimizer and what it keeps for each matrix */
-
-/* The optimizers by name, and the options of config_set by name: index 0, 1, ... until NULL. */
-MUSEC_API const char *musec_optim_name(size_t index, const char **help);
-MUSEC_API const char *musec_optim_option(size_t index, const char **values, const char **help);
-
-MUSEC_API musec_status musec_optim_config_init(musec_optim_config *cfg, size_t size,
-                                               const char *name);
-MUSEC_API musec_status musec_optim_config_init_why(musec_optim_config *cfg, size_t size,
-                                                   const char *name, char *why, size_t bytes);
-/* key and value as on the command line: "threshold", "rms:0.5".  The second says what is wrong with
- * them: there is no option "treshold"; did you mean "threshold"? */
-MUSEC_API musec_status musec_optim_config_set(musec_optim_config *cfg, const char *key,
-                                              const char *value);
-MUSEC_API musec_status musec_optim_config_set_why(musec_optim_config *cfg, const char *key,
-                                                  const char *value, char *why, size_t bytes);
-
-MUSEC_API musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx,
-                                          const musec_optim_config *cfg);
-/* Before the first step, and before memory or state are asked for.  *index is the parameter's place
- * in `grads` of every step.  Parameters may lie in the same memory, as parts of a fused weight do,
- * but an element that a step changes belongs to one of them. */
-MUSEC_API musec_status musec_optim_add(musec_optim *opt, const musec_param *param, size_t *index);
-
-/* What one parameter has for itself, as a param group of PyTorch has: a learning rate and a weight
- * decay in place of the config's (lr and weight_decay for matrices, aux_lr and aux_weight_decay for
- * the others).  lr is multiplied by lr_factor and by the lr_scale of each step, so a schedule goes
- * for it too; what weight_decay means is the config's decay_form, and AdamW's for the others. */
-typedef struct musec_param_config { /* fill with musec_param_config_init(), then change */
-    uint32_t size;                  /* sizeof in the caller */
-    uint32_t reserved;              /* 0 */
-    double   lr;                    /* 0 or more; MUSEC_UNSET: the optimizer's [MUSEC_UNSET] */
-    double   weight_decay;          /* likewise; 0: this parameter does not decay */
-} musec_param_config;
-#define MUSEC_UNSET               (-1.0)
-#define MUSEC_PARAM_CONFIG_SIZE_1 (offsetof(musec_param_config, weight_decay) + sizeof(double))
-
-/* size: sizeof *cfg. */
-MUSEC_API musec_status musec_param_config_init(musec_param_config *cfg, size_t size);
-/* Of the parameter with this index, from the next step on: right after musec_optim_add(), or
- * between two steps.  Replaces all that was set before.  Like the config, and unlike momentum, this
- * is no part of a state file: a program that goes on sets it again, before or after the load. */
-MUSEC_API musec_status musec_optim_set_param(musec_optim *opt, size_t index,
-                                             const musec_param_config *cfg);
-/* What was set, MUSEC_UNSET where nothing was, to change a part of it. */
-MUSEC_API musec_status musec_optim_get_param(const musec_optim *opt, size_t index,
-                                             musec_param_config *cfg, size_t size);
-
-/* One step with lr * lr_scale.  grads: one view per parameter, of the weight's shape, ld, stride
- * and dtype; data NULL: no gradient, and the parameter is left untouched by the update, decay
- * included.  With NaN or infinity in a gradient, or an entry so large that the state would overflow
- * (heavy-ball momentum: beta times the largest number; AdamW: its root): policy stop returns
- * MUSEC_ENONFINITE, skip counts and returns MUSEC_OK; weights and momentum stay as they were either
- * way. */
-MUSEC_API musec_status musec_optim_step(musec_optim *opt, const musec_view *grads, size_t n_grads,
-                                        double lr_scale);
-MUSEC_API void         musec_optim_destroy(musec_optim *opt);
-
-/* The weight of the new gradient from the next step on, 0..1: momentum may be warmed up. */
-MUSEC_API musec_status musec_optim_set_beta(musec_optim *opt, double beta);
-
-/* Bytes of workspace that one step needs and of state that is kept; all parameters are there. */
-MUSEC_API musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace,
-                                             uint64_t *state);
-
-/* What was chosen for every parameter and why, in lines for people.  Writes at most `bytes` with
- * the final NUL and returns the length of the whole, as snprintf does. */
-MUSEC_API size_t musec_optim_describe(const musec_optim *opt, char *text, size_t bytes);
-
-/* QK-Clip (muonclip): which rows of the weights are whose.  Head h has head_rows rows of q from
- * q_row + h q_step on, and its key those of group h / (heads / kv_heads) from k_row on, k_step
- * apart. MLA: the last rot_rows of each q head are rotary and scaled by gamma alone; the shared
- * rotary key is no part of k. */
-typedef struct musec_attention {
-    size_t  q, k; /* parameters, by index */
-    int64_t heads, kv_heads;
-    int64_t q_row, q_step, k_row, k_step;
-    int64_t head_rows, k_head_rows; /* k_head_rows 0: as head_rows - rot_rows */
-    int64_t rot_rows;               /* 0 unless MLA */
-} musec_attention;
-
-MUSEC_API musec_status musec_optim_add_attention(musec_optim *opt, const musec_attention *attention,
-                                                 size_t *index);
-/* The largest attention logit of each head (softmax scale included) of the forward pass, before
- * each step; NaN, or nothing since the last step: no limit is passed.  An infinite one is
- * MUSEC_EINVAL, for shrinking cannot mend it: the run has diverged.  Where heads share a key, the
- * largest logit of the group counts for all of it. */
-MUSEC_API musec_status musec_optim_set_logits(musec_optim *opt, size_t attention,
-                                              const double *max_logit, int64_t heads);
-
-/* One matrix at the last measured step.  threshold, sigma1_over_d and share_above are 0 for
- * optimizers that do not clip; numbers of a matrix that is not finite are NaN. */
-typedef struct musec_optim_report {
-    const char *param;
-    int64_t     block; /* which matrix of the parameter */
-    int64_t     rows, cols;
-    int64_t     step;         /* the step that the numbers are of; 0: none yet */
-    char        path[32];     /* operator path taken */
-    double      threshold;    /* D */
-    double      update_norm2; /* of what the weight moved by, divided by -lr (decay not counted) */
-    double      update_rms;
-    double      update_erank;
-    double      sigma1_over_d; /* of the momentum before clipping */
-    double      share_above;   /* of its singular values above D */
-    double      weight_norm2;
-    double      update_gain; /* Frobenius norm of the operator's result over that of the exact
-                                operator's: 1 where the iteration has converged; 0: no operator */
-} musec_optim_report;
-
-/* The matrices of all matrix-role parameters: index 0, 1, ... ; MUSEC_EINVAL behind the last.
- * Before the first step they are those of the parameters so far, and more may be added. */
-MUSEC_API musec_status musec_optim_get_report(const musec_optim *opt, size_t index,
-                                              musec_optim_report *report);
-/* Steps taken, and steps skipped because a gradient was not finite. */
-MUSEC_API int64_t musec_optim_steps(const musec_optim *opt);
-MUSEC_API int64_t musec_optim_skipped(const musec_optim *opt);
-
-/* The state of one matrix of the parameter (`block` as in its report) to host memory, dense, in the
- * weight's dtype: "momentum", "m", "v", "slow", "average".  `bytes` are those of that matrix.
- * Waits. */
-MUSEC_API musec_status musec_optim_get_state(musec_optim *opt, size_t param, int64_t block,
-                                             const char *state, void *host, size_t bytes);
-
-/* State to and from a safetensors file, keyed by parameter name.  Loading converts between momentum
- * forms and refuses, with the reason, what does not fit; then nothing is changed. */
-MUSEC_API musec_status musec_optim_save(musec_optim *opt, const char *path);
-MUSEC_API musec_status musec_optim_load(musec_optim *opt, const char *path);
-
 #ifdef __cplusplus
 }
 #endif
+
+#include <musec/optim.h>
+
 #endif

@@ -34,7 +34,7 @@ libdir=$(dirname "$PKG_CONFIG_PATH")
 # ---- installed files ----
 
 [ -x "$root/bin/musec" ] || fail "no program"
-[ -f "$root/include/musec/musec.h" ] || fail "no header"
+[ -f "$root/include/musec/musec.h" ] && [ -f "$root/include/musec/optim.h" ] || fail "no header"
 [ -L "$libdir/libmusec.so" ] || fail "no libmusec.so"
 [ -f "$root/share/doc/musec/LICENSE" ] || fail "no licence"
 [ -f "$root/share/man/man1/musec.1" ] || fail "no manual page"
@@ -69,7 +69,7 @@ foreign=$(nm -g --defined-only "$libdir/libmusec.a" | awk 'NF == 3 && $3 !~ /^mu
 shared=$(nm -D --defined-only "$libdir/libmusec.so" | awk '{ print $3 }' | sort)
 static=$(nm -g --defined-only "$libdir/libmusec.a" | awk 'NF == 3 { print $3 }' | sort)
 [ "$shared" = "$static" ] || fail "libmusec.so and libmusec.a export different names"
-for name in $(grep -oE '\bmusec_[a-z0-9_]+\(' "$root/include/musec/musec.h" | tr -d '(' | sort -u); do
+for name in $(grep -oE '\bmusec_[a-z0-9_]+\(' "$root"/include/musec/*.h | tr -d '(' | sort -u); do
     grep -qx "$name" <<<"$shared" || fail "the header speaks of $name, the library lacks it"
 done
 
