@@ -281,9 +281,12 @@ class Context:
     def set_threads(self, threads: int) -> None:
         self.check(self._lib.musec_ctx_set_threads(self.handle, threads))
 
+    def is_ours(self, getpid: Callable[[], int] = os.getpid) -> bool:
+        """A child of fork() has the memory of a context, but not its threads."""
+        return self._pid == getpid()
+
     def __del__(self) -> None:
-        # A child of fork() has the memory of a context, but not its threads.
-        if getattr(self, "handle", None) and self._pid == os.getpid():
+        if getattr(self, "handle", None) and self.is_ours():
             self._lib.musec_ctx_destroy(self.handle)
             self.handle = c.c_void_p()
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from .. import _library as _L
 from .. import _registry as _R
-from . import blocks
+from . import _ops, blocks  # noqa: F401  registers torch.ops.musec
+from ._groups import groups
 from ._optimizer import MusecOptimizer, make_class
 
-__all__ = ["MusecOptimizer", "blocks"]
+__all__ = ["MusecOptimizer", "blocks", "groups"]
 
 for _name, _summary in _L.names_of(_L.lib().musec_optim_name).items():
     _class = make_class(_name, _summary)
