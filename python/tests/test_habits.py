@@ -219,8 +219,13 @@ def test_one_cycle_moves_the_momentum():
     m = model()
     optimizer = mt.SoftMusec([m[0].weight, m[2].weight], lr=0.01)
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=8)
-    train(m, optimizer, 8, scheduler=scheduler)
-    assert optimizer.param_groups[0]["momentum"] == 0.95
+    seen = set()
+    for t in range(8):
+        train(m, optimizer, 1, t)
+        seen.add(optimizer.param_groups[0]["momentum"])
+        if t < 7:
+            scheduler.step()
+    assert len(seen) > 2 and 0.85 <= min(seen) and max(seen) == 0.95
 
 
 def test_groups_have_options_of_their_own():
@@ -542,7 +547,9 @@ def test_report_and_loggers():
         ("0.weight", 20, 12),
         ("2.weight", 8, 20),
     ]
-    assert all(0.0 < r["update_norm2"] <= 1.0 + 1e-5 and r["threshold"] > 0.0 for r in report)
+    for r in report:  # the clip is at most 1 in units of D, and the shape factor comes on top
+        limit = max(1.0, r["rows"] / r["cols"]) ** 0.5
+        assert 0.0 < r["update_norm2"] <= limit * (1.0 + 1e-5) and r["threshold"] > 0.0
     assert rows and {s for s, _ in rows} == {s for _, _, s in scalars}
     assert "musec/0.weight/0/share_above" in rows[0][1]
     assert "soft-musec" in optimizer.describe()

@@ -209,8 +209,17 @@ class Entry:
     group: Mapping[str, Any]
     layout: Layout
     key: Any  # whose state it is: what the optimizer's `state` is indexed by
+    source: Any = None  # gives the weight anew, where it may be another tensor by the next step
     staging: Optional[torch.Tensor] = None  # a contiguous copy, where the weight is not
     version: int = -1
+    made_as: Any = None  # dtype, device, shape and strides that the engine knows
+
+    def __post_init__(self) -> None:
+        self.made_as = self.now()
+
+    def now(self) -> Any:
+        w = self.weight
+        return w.dtype, w.device, w.shape, w.stride()
 
     @property
     def dense(self) -> torch.Tensor:
@@ -319,6 +328,8 @@ class Engine:
 
     def _place(self, index: int, entry: Entry) -> None:
         """Follows a weight that lies elsewhere now, or that somebody has written."""
+        if entry.source is not None:
+            entry.weight = entry.source()
         if entry.staging is not None:
             entry.staging.copy_(entry.weight)
         pointer = entry.dense.data_ptr()

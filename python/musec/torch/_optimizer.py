@@ -25,7 +25,7 @@ from .. import _registry as R
 from .._operators import check_tensor
 from ._engine import AttentionC, Engine, Entry
 from .blocks import Layout
-from ._shared import Placement, make_placement
+from ._shared import Placement, is_dtensor, local_of, make_placement
 
 # Options of a group that an engine is told with each step; the others are its own.
 _LIVE = ("lr", "weight_decay", "momentum")
@@ -57,7 +57,8 @@ class MusecOptimizer(torch.optim.Optimizer):
         self._ready = False
         self.process_group = process_group
         self.share = share
-        self.placement: Placement = None  # type: ignore[assignment]
+        self.placement = Placement()
+        R.apply(R.new_config(self.optimizer_name), _of_library(settings))  # refuses wrong values
         defaults = dict(settings, role="matrix", blocks=None)
         super().__init__(params, defaults)
         self._ready = True
@@ -121,12 +122,13 @@ class MusecOptimizer(torch.optim.Optimizer):
                 )
         for i, p in enumerate(group["params"]):
             what = _name(group, number, i)
-            check_tensor(p, what)
+            check_tensor(local_of(p), what)
             if p.device.type == "cpu" and p.dtype not in (torch.float32, torch.float64):
                 raise L.InvalidArgument(
                     f"{what} is {p.dtype} on a CPU, where float32 and float64 are supported"
                 )
-            _layout(p, group, what)
+            if not is_dtensor(p) or group["role"] in R.MATRIX_ROLES:
+                _layout(p, group, what)
 
     def _settings(self, group: dict[str, Any]) -> dict[str, Any]:
         """The options that an engine is made with."""
@@ -172,10 +174,10 @@ class MusecOptimizer(torch.optim.Optimizer):
             aux = group["role"] not in R.MATRIX_ROLES
             for i, p in enumerate(group["params"]):
                 name = _name(group, number, i)
-                for weight, layout in self.placement.pieces(p, group, name):
+                for weight, layout, source in self.placement.pieces(p, group, name):
                     if weight.numel() == 0:
                         continue
-                    entry = Entry(weight, f"{name}", group, layout, p)
+                    entry = Entry(weight, name, group, layout, p, source)
                     if not weight.is_contiguous():
                         entry.staging = weight.detach().clone(memory_format=torch.contiguous_format)
                     tables[weight.device][aux].setdefault(key, []).append(entry)
@@ -198,25 +200,40 @@ class MusecOptimizer(torch.optim.Optimizer):
         kept = {
             key: (engine.state(i), engine.steps(i)) for key, (engine, i) in self._where.items()
         }
+        if self.placement.distributed and kept:  # owners may change
+            kept = self._kept_everywhere()
         self._skipped_before += sum(engine.skipped for engine in self._engines)
         total = max((engine.steps() for engine in self._engines), default=0)
         self.placement = make_placement(self)
-        engines, where = [], {}
+        where: dict[Any, tuple[Engine, int]] = {}
+        engines = []
         for device, settings, entries in self._plan():
             engine = Engine(self.optimizer_name, settings, device, entries)
             engines.append(engine)
             for i, entry in enumerate(entries):
                 where[entry.key] = (engine, i)
-                if entry.key in kept:
-                    values, steps = kept[entry.key]
-                    engine.set_state(i, values, steps)
+                if entry.key in kept and not self.placement.distributed:
+                    engine.set_state(i, *kept[entry.key])
             if total:
                 engine.set_all_steps(total)
         self._engines, self._where = engines, where
+        if self.placement.distributed:
+            for p, (values, steps) in kept.items():
+                self._load(p, {**values, "step": steps})
         self._attention_at = [self._attend(*one) for one in self._attentions]
         self._keys = self._current_keys()
         self._stale = False
         self._show_state()
+
+    def _kept_everywhere(self) -> dict[Any, Any]:
+        """State in the parameters' own sharding, on every process."""
+        self.placement.collect(self)
+        return {
+            p: ({k: v for k, v in self.state[p].items() if k != "step"}, int(self.state[p]["step"]))
+            for group in self.param_groups
+            for p in group["params"]
+            if "step" in self.state[p]
+        }
 
     def _show_state(self) -> None:
         """`state`, as PyTorch's own tools expect it."""
@@ -228,13 +245,13 @@ class MusecOptimizer(torch.optim.Optimizer):
                 if p in self._where:
                     engine, i = self._where[p]
                     steps = engine.steps(i)
-                    if self.placement.is_plain(p):
+                    if self.placement.is_whole(p):
                         shown.update(engine.state(i))
                 shown["step"] = torch.tensor(float(steps))
 
     def _up_to_date(self) -> None:
         moved = any(
-            entry.weight.device != engine.device or entry.dense.dtype != entry.weight.dtype
+            entry.now() != entry.made_as
             for engine in self._engines
             for entry in engine.entries
         )
@@ -263,45 +280,41 @@ class MusecOptimizer(torch.optim.Optimizer):
                 if grad is None:
                     continue
                 if grad.layout != torch.strided or grad.is_complex():
-                    check_tensor(grad, f"the gradient of {_name(group, number, i)}")
+                    check_tensor(local_of(grad), f"the gradient of {_name(group, number, i)}")
                 grads[p] = -grad if flip else grad
         scale = getattr(self, "grad_scale", None)
         found = getattr(self, "found_inf", None)
         local = self.placement.gather(grads)
-        found = self._found_anywhere(local, scale, found)
+        found = self._found_anywhere(grads, found)
         for engine in self._engines:
             engine.step(
                 [local.get(entry.key) for entry in engine.entries],
                 _on(scale, engine.device),
                 _on(found, engine.device),
             )
-        self.placement.scatter(local)
+        self.placement.scatter(grads)
         self._calls += 1
         self._after()
         return loss
 
-    def _found_anywhere(
-        self, grads: dict[Any, torch.Tensor], scale: Any, found: Any
-    ) -> Optional[torch.Tensor]:
+    def _found_anywhere(self, grads: dict[Any, torch.Tensor], found: Any) -> Any:
         """Where several engines, or several processes, make one step, none may take it if another
         skips it: the gradients are looked at here, before."""
         if len(self._engines) < 2 and not self.placement.distributed:
             return found
-        tensors = [g for g in grads.values() if g is not None]
-        bad = self.placement.any_nonfinite(tensors)
+        bad = self.placement.any_nonfinite(list(grads.values()))
         if found is not None:
-            bad = torch.maximum(bad, found.to(bad.device, torch.float32).reshape(()))
-        policies = {engine.policy for engine in self._engines}
-        if found is None and "stop" in policies and bool(bad):
+            return torch.maximum(bad, _on(found, bad.device))
+        if any(engine.policy == "stop" for engine in self._engines) and bool(bad):
             names = [
                 _name(group, number, i)
                 for number, group in enumerate(self.param_groups)
                 for i, p in enumerate(group["params"])
-                if p.grad is not None and not bool(torch.isfinite(_plain(p.grad)).all())
+                if p in grads and not bool(torch.isfinite(local_of(grads[p])).all())
             ]
             raise L.NonFinite(
-                f"the gradient of {names[0] if names else 'a parameter of another process'} holds a "
-                "NaN or an infinity; nothing was changed"
+                f"the gradient of {names[0] if names else 'a parameter, elsewhere,'} holds a NaN or "
+                "an infinity; nothing was changed"
             )
         return bad
 
@@ -520,6 +533,10 @@ class MusecOptimizer(torch.optim.Optimizer):
 
 # ---- helpers --------------------------------------------------------------------------------------
 
+def _of_library(settings: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in settings.items() if k in R_KEYWORDS() and k not in _LIVE}
+
+
 _keywords: Optional[dict[str, R.Keyword]] = None
 
 
@@ -532,10 +549,6 @@ def R_KEYWORDS() -> dict[str, R.Keyword]:
 
 def _capturing() -> bool:
     return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
-
-
-def _plain(x: torch.Tensor) -> torch.Tensor:
-    return x.to_local() if hasattr(x, "to_local") else x
 
 
 def _on(x: Any, device: torch.device) -> Optional[torch.Tensor]:
