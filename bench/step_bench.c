@@ -210,11 +210,13 @@ static musec_status run_step(ms_device *d, void *state)
 static musec_status prepare_spectral(step_job *j, bool *can)
 {
     musec_optim *opt  = j->optim;
-    ms_step      next = {
-             .opt = opt, .grads = j->m->grads[j->next], .lr_scale = 1.0, .host = opt->host
-    };
-    musec_status st = MUSEC_OK;
-    *can            = opt->n_groups <= MAX_GROUPS;
+    ms_step      next = { .opt         = opt,
+                          .grads       = j->m->grads[j->next],
+                          .args        = { .lr_scale = 1.0 },
+                          .grad_factor = 1.0,
+                          .host        = opt->host };
+    musec_status st   = MUSEC_OK;
+    *can              = opt->n_groups <= MAX_GROUPS;
     for (size_t i = 0; i < opt->n_groups && *can; i++) {
         ms_group *g    = &opt->groups[i];
         ms_span   span = {

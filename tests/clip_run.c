@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/cpu/ref.h"
+
 #include "oracle.h"
 
 /* ---- stacks in device memory ----------------------------------------------------------------- */
@@ -23,6 +25,30 @@ static int64_t place(const musec_view *v, int64_t e)
     return b * v->stride + i * v->ld + j;
 }
 
+/* One row of n numbers as the device stores them, malloc'ed, and back. */
+static ms_mat row_of(void *data, int64_t n, musec_dtype dtype)
+{
+    return (ms_mat){
+        .data = data, .rows = 1, .cols = n, .ld = n, .count = 1, .stride = n, .dtype = dtype
+    };
+}
+
+static void *stored_as(const double *x, int64_t n, musec_dtype dtype)
+{
+    void *out = take(n, ms_dtype_bytes(dtype));
+    for (int64_t i = 0; i < n; i++)
+        ms_put(row_of(out, n, dtype), 0, 0, i, x[i]);
+    return out;
+}
+
+static double *loaded_from(void *stored, int64_t n, musec_dtype dtype)
+{
+    double *out = take(n, sizeof *out);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = ms_at(row_of(stored, n, dtype), 0, 0, i);
+    return out;
+}
+
 run_stack run_stack_make(ms_device *dev, musec_dtype dtype, int64_t rows, int64_t cols,
                          run_layout layout, const double *dense, double padding)
 {
@@ -39,7 +65,7 @@ run_stack run_stack_make(ms_device *dev, musec_dtype dtype, int64_t rows, int64_
         all[i] = padding;
     for (int64_t e = 0; dense != NULL && e < s.view.count * rows * cols; e++)
         all[place(&s.view, e)] = dense[e];
-    void        *stored = oracle_stored(all, s.n, dtype);
+    void        *stored = stored_as(all, s.n, dtype);
     const size_t bytes  = (size_t)s.n * ms_dtype_bytes(dtype);
     CHECK_OK(dev, dev->ops->alloc(dev, bytes, &s.view.data));
     CHECK_OK(dev, dev->ops->upload(dev, stored, bytes, s.view.data));
@@ -54,12 +80,35 @@ static double *read_all(ms_device *dev, const run_stack *s)
     const size_t bytes  = (size_t)s->n * ms_dtype_bytes(s->view.dtype);
     void        *stored = take(s->n, ms_dtype_bytes(s->view.dtype));
     CHECK_OK(dev, dev->ops->download(dev, s->view.data, bytes, stored));
-    double *all = oracle_loaded(stored, s->n, s->view.dtype);
+    double *all = loaded_from(stored, s->n, s->view.dtype);
     free(stored);
     return all;
 }
 
 static double rounded(double x, musec_dtype dtype) { return dtype == MUSEC_F32 ? (float)x : x; }
+
+double *run_stack_gather(ms_device *dev, const run_stack *s)
+{
+    const int64_t n     = s->view.count * s->view.rows * s->view.cols;
+    double       *all   = read_all(dev, s);
+    double       *dense = take(n, sizeof *dense);
+    for (int64_t e = 0; e < n; e++)
+        dense[e] = all[place(&s->view, e)];
+    free(all);
+    return dense;
+}
+
+void run_stack_overwrite(ms_device *dev, const run_stack *s, const double *dense)
+{
+    double *all = read_all(dev, s);
+    for (int64_t e = 0; e < s->view.count * s->view.rows * s->view.cols; e++)
+        all[place(&s->view, e)] = dense[e];
+    void *stored = stored_as(all, s->n, s->view.dtype);
+    CHECK_OK(dev, dev->ops->upload(dev, stored, (size_t)s->n * ms_dtype_bytes(s->view.dtype),
+                                   s->view.data));
+    CHECK_OK(dev, dev->ops->sync(dev));
+    free(all), free(stored);
+}
 
 double *run_stack_read(ms_device *dev, const run_stack *s, double padding)
 {

@@ -127,10 +127,10 @@ MUSEC_API musec_status musec_ctx_sync(musec_ctx *ctx); /* waits; reports errors 
 /* The caller's stream, a cudaStream_t, in place of the context's own: from this call on all work of
  * the context is launched there, by the libraries too, behind what was launched before.  NULL is
  * the legacy default stream, MUSEC_OWN_STREAM the context's own again.  The stream is of the
- * context's GPU and lives until the context is given another one, or is destroyed.  While it is
- * being captured (CUDA graphs) this call waits for what the context has queued elsewhere, and the
- * stream cannot be left: EINVAL.  "cpu" and "ref" have no queue: NULL and MUSEC_OWN_STREAM change
- * nothing there, others are ENOTSUP. */
+ * context's GPU and lives until the context is given another one, or is destroyed.  A stream that
+ * is being captured (CUDA graphs) may be given, and cannot be left before the capture ends: EINVAL;
+ * a graph is to be launched behind what the context has queued before.  "cpu" and "ref" have no
+ * queue: NULL and MUSEC_OWN_STREAM change nothing there, others are ENOTSUP. */
 #define MUSEC_OWN_STREAM ((void *)(intptr_t)-1)
 MUSEC_API musec_status musec_ctx_set_stream(musec_ctx *ctx, void *stream);
 
@@ -147,8 +147,9 @@ typedef struct musec_allocator {
 } musec_allocator;
 /* Before anything was allocated, so best right after musec_ctx_create(), else EINVAL; NULL: the
  * device's own.  The struct is copied.  Everything that was taken is given back when what it was
- * taken for is destroyed, the workspace with the context.  A call that fails for want of memory
- * leaves everything as it was, and may be repeated. */
+ * taken for is destroyed, the workspace with the context.  A step that fails for want of memory
+ * has changed nothing, and may be repeated (on a GPU with ns_mode exact: unless an SVD of the
+ * solver lacks it, between two groups of matrices). */
 MUSEC_API musec_status musec_ctx_set_allocator(musec_ctx *ctx, const musec_allocator *allocator);
 /* The last failure in words, and the device's name as created; never NULL. */
 MUSEC_API const char *musec_ctx_error(const musec_ctx *ctx);

@@ -35,6 +35,9 @@ static const ms_device_kind kinds[] = {
       .is_likely        = ms_device_cuda_is_likely,
       .close            = ms_device_cuda_close,
       .memory           = ms_device_cuda_memory,
+      .set_stream       = ms_device_cuda_set_stream,
+      .stream           = ms_device_cuda_stream,
+      .enter            = ms_device_cuda_enter,
       .describe         = ms_device_cuda_describe },
 #endif
     { .name             = "cpu",
@@ -131,6 +134,7 @@ static musec_status open_kind(const ms_device_kind *kind, int index, musec_ctx *
     musec_status st = MUSEC_OK;
     if (d == NULL) return ms_fail(why, MUSEC_ENOMEM, "not enough memory");
     kind->ops(&d->table);
+    ms_device_count_memory(d);
     d->ops           = &d->table;
     d->kind          = kind;
     d->workspace     = kind->workspace;
@@ -211,9 +215,40 @@ musec_status musec_ctx_set_threads(musec_ctx *ctx, int threads)
     return ctx->kind->set_threads(ctx, threads > 0 ? threads : ms_thread_count());
 }
 
+ms_caller ms_device_enter(ms_device *d)
+{
+    return d->kind->enter != NULL ? d->kind->enter(d) : (ms_caller){ 0 };
+}
+
+void ms_device_leave(ms_caller caller)
+{
+    if (caller.restore != NULL) caller.restore(caller);
+}
+
+musec_status musec_ctx_set_stream(musec_ctx *ctx, void *stream)
+{
+    if (ctx == NULL) return MUSEC_EINVAL;
+    const ms_caller caller = ms_device_enter(ctx);
+    musec_status    st     = MUSEC_OK;
+    if (ctx->kind->set_stream != NULL) {
+        void *const was = ctx->kind->stream(ctx);
+        st              = ctx->kind->set_stream(ctx, stream);
+        ctx->changed_stream =
+            ctx->n_taken > 0 && (ctx->changed_stream || was != ctx->kind->stream(ctx));
+    } else if (stream != NULL && stream != MUSEC_OWN_STREAM)
+        st = ms_fail(&ctx->error, MUSEC_ENOTSUP,
+                     "the device \"%s\" has no streams: give NULL or MUSEC_OWN_STREAM", ctx->name);
+    ms_device_leave(caller);
+    return st;
+}
+
 musec_status musec_ctx_sync(musec_ctx *ctx)
 {
-    return ctx == NULL ? MUSEC_EINVAL : ctx->ops->sync(ctx);
+    if (ctx == NULL) return MUSEC_EINVAL;
+    const ms_caller    caller = ms_device_enter(ctx);
+    const musec_status st     = ctx->ops->sync(ctx);
+    ms_device_leave(caller);
+    return st;
 }
 
 const char *musec_ctx_error(const musec_ctx *ctx) { return ctx == NULL ? "" : ctx->error.text; }
@@ -223,8 +258,10 @@ const char *musec_ctx_device(const musec_ctx *ctx) { return ctx == NULL ? "" : c
 void musec_ctx_destroy(musec_ctx *ctx)
 {
     if (ctx == NULL) return;
+    const ms_caller caller = ms_device_enter(ctx);
     ms_arena_destroy(&ctx->scratch);
     if (ctx->kind->close != NULL) ctx->kind->close(ctx);
     if (ctx->free_attached != NULL) ctx->free_attached(ctx->attached);
     free(ctx);
+    ms_device_leave(caller);
 }

@@ -305,12 +305,27 @@ struct musec_ctx {
     /* data of a layer above, and the function that frees it; both may be NULL */
     void *attached;
     void (*free_attached)(void *attached);
+    /* allocator.c: the device's own functions, the caller's in their place where it has `alloc`,
+     * and the pieces that are out */
+    musec_status (*own_alloc)(ms_device *d, size_t bytes, void **out);
+    void (*own_free)(ms_device *d, void *p);
+    musec_allocator allocator;
+    size_t          n_taken;
+    bool            changed_stream; /* while memory was out */
     uint64_t workspace; /* bytes that a step of an optimizer may use, unless told otherwise */
     char     name[32];
     bool     deterministic;
     /* products take the first algorithm without timing: their shapes are hardly ever repeated */
     bool no_autotune;
 };
+
+/* What was current on the calling thread when a public call began. */
+typedef struct ms_caller {
+    void *context; /* of the driver; may be NULL */
+    int   device;
+    void (*set_current)(void);              /* of the driver */
+    void (*restore)(struct ms_caller then); /* NULL: there is nothing to restore */
+} ms_caller;
 
 /* What is known of a call of attention_grad in advance. */
 typedef struct ms_attn_shape {
@@ -338,6 +353,11 @@ typedef struct ms_device_kind {
     bool (*is_likely)(void);
     void (*close)(ms_device *d);
     musec_status (*set_threads)(ms_device *d, int threads); /* NULL: it has none to set */
+    /* Moves its work to a stream of the caller's, or to MUSEC_OWN_STREAM; returns the present
+     * one; notes what is current on the calling thread.  NULL: it has no streams. */
+    musec_status (*set_stream)(ms_device *d, void *stream);
+    void *(*stream)(ms_device *d);
+    ms_caller (*enter)(ms_device *d);
     /* its free and total memory; NULL: it uses the host's */
     ms_memory (*memory)(ms_device *d);
     /* describes the chip, its memory and the libraries */
@@ -359,7 +379,17 @@ bool         ms_device_cuda_is_likely(void);
 void         ms_device_cuda_close(ms_device *d);
 void         ms_device_cuda_describe(ms_device *d, char *text, size_t bytes);
 ms_memory    ms_device_cuda_memory(ms_device *d);
+musec_status ms_device_cuda_set_stream(ms_device *d, void *stream);
+void        *ms_device_cuda_stream(ms_device *d);
+ms_caller    ms_device_cuda_enter(ms_device *d);
 uint64_t     ms_device_cuda_attn_workspace(ms_device *d, ms_attn_shape shape);
+
+void ms_device_count_memory(ms_device *d); /* makes the rows alloc and free those of allocator.c */
+
+/* A public call that may reach the device notes what is current on the calling thread before, and
+ * restores it afterwards: a caller with several GPUs has its own idea of that. */
+ms_caller ms_device_enter(ms_device *d);
+void      ms_device_leave(ms_caller caller);
 
 /* Describes the CPU device: "OpenBLAS 0.3.21, SkylakeX kernels, 2 threads".  With d NULL it
  * describes what a new context would be. */

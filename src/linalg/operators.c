@@ -262,6 +262,7 @@ musec_status musec_clip(musec_ctx *ctx, const musec_clip_config *cfg, musec_view
     int               row = 0;
     musec_status      st  = MUSEC_OK;
     if (ctx == NULL) return MUSEC_EINVAL;
+    const ms_caller caller = ms_device_enter(ctx);
     TRY(take_config(ctx, cfg, &taken));
     TRY(check_config(ctx, &taken, &row));
     TRY(full_precision_mat(ctx, "clip: in", in, &c.in));
@@ -273,6 +274,7 @@ musec_status musec_clip(musec_ctx *ctx, const musec_clip_config *cfg, musec_view
     c.compute_dtype = (musec_dtype)taken.operands;
     TRY(operators[row].run(ctx, &c, sharpness_of(&taken, row)));
 done:
+    ms_device_leave(caller);
     return st;
 }
 
@@ -283,6 +285,7 @@ musec_status musec_spectrum(musec_ctx *ctx, musec_view x, double threshold, doub
     ms_mat       m;
     musec_status st = MUSEC_OK;
     if (ctx == NULL) return MUSEC_EINVAL;
+    const ms_caller caller = ms_device_enter(ctx);
     if (!(threshold >= 0.0 && threshold < INFINITY))
         return ms_fail(
             &ctx->error, MUSEC_EINVAL,
@@ -302,6 +305,7 @@ musec_status musec_spectrum(musec_ctx *ctx, musec_view x, double threshold, doub
     for (int64_t b = 0; stats != NULL && b < m.count; b++)
         ms_spectrum_stats_of(values + b * r, r, threshold, &stats[b]);
 done:
+    ms_device_leave(caller);
     free(own);
     return st;
 }
@@ -312,6 +316,7 @@ musec_status musec_norm2_estimate(musec_ctx *ctx, musec_view x, int steps, uint6
     ms_mat       m;
     musec_status st = MUSEC_OK;
     if (ctx == NULL) return MUSEC_EINVAL;
+    const ms_caller caller = ms_device_enter(ctx);
     if (norm == NULL || steps < 2 || steps > 10000)
         return ms_fail(&ctx->error, MUSEC_EINVAL,
                        "norm2: %d steps; it must be 2 to 10000, and norm not "
@@ -321,5 +326,6 @@ musec_status musec_norm2_estimate(musec_ctx *ctx, musec_view x, int steps, uint6
     TRY(check_finite(ctx, "norm2", m));
     TRY(ms_norm2_lanczos(ctx, m, steps, seed, norm));
 done:
+    ms_device_leave(caller);
     return st;
 }

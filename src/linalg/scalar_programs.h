@@ -147,6 +147,16 @@ MS_FN ms_inv_residual_out ms_eval_inv_residual(ms_inv_residual_in in)
     return out;
 }
 
+/* The rates of a weight from a learning rate that only the device knows: the decay is a polynomial
+ * of it, and the step is proportional to it, or to it and to what the decay leaves. */
+MS_FN ms_step_rates_out ms_eval_step_rates(ms_step_rates_in in)
+{
+    ms_step_rates_out out;
+    out.decay = in.decay0 + in.lr * (in.decay1 + in.lr * in.decay2);
+    out.size  = in.lr * in.size * (1.0 - in.after * out.decay);
+    return out;
+}
+
 MS_FN ms_divide_out ms_eval_divide(ms_divide_in in)
 {
     const ms_divide_out out = { in.numerator / in.denominator };

@@ -46,11 +46,15 @@ static ms_momentum_coefs look_ahead_coefs(const musec_optim_config *cfg)
 /* out <- keep M + add (G + coupled decay W); out may be M. */
 static musec_status average(ms_device *d, const ms_direction *p, ms_momentum_coefs c, ms_mat out)
 {
-    const ms_device_ops *op = d->ops;
-    const ms_term term      = { .x_coef = ms_const(c.keep), .y_coef = ms_const(c.add), .out = out };
-    musec_status  st        = MUSEC_OK;
-    if (c.keep == 0.0) /* what the state holds must not matter, not even a NaN */
-        TRY(op->axpby(d, ms_const(c.add), p->grad, ms_const(0.0), out));
+    const ms_device_ops *op   = d->ops;
+    const double         add  = c.add * p->grad_factor;
+    const ms_term        term = { .x_coef = ms_const(c.keep), .y_coef = ms_const(add), .out = out };
+    const ms_term        alone = { .x_coef = ms_const(add), .out = out };
+    musec_status         st    = MUSEC_OK;
+    if (c.keep == 0.0 && p->grad.dtype == out.dtype) /* not even a NaN in the state must matter */
+        TRY(op->axpby(d, ms_const(add), p->grad, ms_const(0.0), out));
+    else if (c.keep == 0.0)
+        TRY(op->combine(d, p->grad, (ms_mat){ 0 }, &alone, 1));
     else
         TRY(op->combine(d, p->state[0], p->grad, &term, 1));
     if (p->coupled_decay != 0.0)
@@ -67,13 +71,14 @@ static musec_status scaled_coefs(ms_device *d, const ms_direction *p, ms_momentu
     musec_status          st  = MUSEC_OK;
     TRY(ms_scratch_vec(d, p->scaled.mat.count, &out.m_coef));
     TRY(ms_scratch_vec(d, p->scaled.mat.count, &out.g_coef));
-    TRY(ms_scalar_average_scale(d,
-                                (ms_average_scale_nums){ .m_weight  = ms_const(c.keep),
-                                                         .g_weight  = ms_const(c.add),
-                                                         .m_absmax  = ms_host(p->momentum_bound),
-                                                         .g_absmax  = ms_host(p->grad_absmax),
-                                                         .threshold = ms_const(p->zero_scale) },
-                                out));
+    TRY(ms_scalar_average_scale(
+        d,
+        (ms_average_scale_nums){ .m_weight  = ms_const(c.keep),
+                                 .g_weight  = ms_const(c.add * p->grad_factor),
+                                 .m_absmax  = ms_host(p->momentum_bound),
+                                 .g_absmax  = ms_host(p->grad_absmax),
+                                 .threshold = ms_const(p->zero_scale) },
+        out));
     *keep = ms_each(out.m_coef);
     *add  = ms_each(out.g_coef);
 done:
@@ -86,6 +91,7 @@ static musec_status average_scaled(ms_device *d, const ms_direction *p, ms_momen
                                    ms_momentum_coefs c)
 {
     const ms_mat  none = { 0 }, m = p->state[0];
+    const double  add      = c.add * p->grad_factor;
     const ms_mark mark     = ms_arena_mark(&d->scratch);
     ms_term       terms[3] = { { .out = p->scaled.mat } };
     int           n        = 1;
@@ -99,10 +105,11 @@ static musec_status average_scaled(ms_device *d, const ms_direction *p, ms_momen
     }
     if (p->out.data != NULL && p->out.data != m.data)
         terms[n++] =
-            (ms_term){ .x_coef = ms_const(c.keep), .y_coef = ms_const(c.add), .out = p->out };
+            (ms_term){ .x_coef = ms_const(c.keep), .y_coef = ms_const(add), .out = p->out };
     if (p->mode == MS_UPDATE_STATE)
-        terms[n++] =
-            (ms_term){ .x_coef = ms_const(stored.keep), .y_coef = ms_const(stored.add), .out = m };
+        terms[n++] = (ms_term){ .x_coef = ms_const(stored.keep),
+                                .y_coef = ms_const(stored.add * p->grad_factor),
+                                .out    = m };
     if (c.keep != 0.0) {
         TRY(d->ops->combine(d, m, p->grad, terms, n));
     } else { /* what the state holds must not matter, not even a NaN */
@@ -166,18 +173,20 @@ static double moments_max_grad(const musec_optim_config *cfg, double threshold, 
     return sqrt(dtype_max);
 }
 
-/* The gradient g, or g + decay w where decay is coupled, by way of the output, written last. */
+/* The gradient g, times its factor and in the dtype of the state, or g + decay w where decay is
+ * coupled: by way of the output, which is written last. */
 static musec_status gradient(ms_device *d, const ms_direction *p, ms_mat *g)
 {
-    musec_status st = MUSEC_OK;
-    *g              = p->grad;
-    if (p->coupled_decay != 0.0) {
-        const ms_term term = { .x_coef = ms_const(1.0),
-                               .y_coef = ms_const(p->coupled_decay),
-                               .out    = p->out };
-        TRY(d->ops->combine(d, p->grad, p->weight, &term, 1));
-        *g = p->out;
-    }
+    const ms_mat  none    = { 0 };
+    const bool    coupled = p->coupled_decay != 0.0;
+    const ms_term term    = { .x_coef = ms_const(p->grad_factor),
+                              .y_coef = ms_const(p->coupled_decay),
+                              .out    = p->out };
+    musec_status  st      = MUSEC_OK;
+    *g                    = p->grad;
+    if (!coupled && p->grad_factor == 1.0 && p->grad.dtype == p->out.dtype) return MUSEC_OK;
+    TRY(d->ops->combine(d, p->grad, coupled ? p->weight : none, &term, 1));
+    *g = p->out;
 done:
     return st;
 }

@@ -45,9 +45,9 @@ static musec_status absmax_of_shape(ms_step *s, bool weights, size_t first, int6
     ms_mat             x        = opt->params[first].weight;
     int64_t            n = 0, members = 0;
     for (size_t i = first; i < opt->n_params; i++) {
-        const ms_param *p = &opt->params[i];
-        if (!must_ask(s, i) || !same_shape(p->weight, x)) continue;
-        const ms_mat one = weights ? p->weight : ms_grad_mat(p, s->grads[i]);
+        const ms_param *p   = &opt->params[i];
+        const ms_mat    one = weights ? p->weight : ms_grad_mat(p, s->grads[i]);
+        if (!must_ask(s, i) || (i > first && !same_shape(one, x))) continue;
         if (members++ == 0) x = one;
         at[i] = s->n_absmax + n;
         n     = append_pointers(one, pointers, n);
@@ -86,12 +86,14 @@ double ms_checked_absmax(const ms_step *s, const ms_member *m)
     return absmax;
 }
 
-/* The largest |entry| of a gradient that the state of this group can hold. */
-static double max_grad(const musec_optim *opt, const ms_group *g)
+/* The largest |entry| of a gradient that the state of a member can hold. */
+static double max_grad(const ms_step *s, const ms_group *g, int64_t m)
 {
+    const musec_optim       *opt = s->opt;
+    const musec_optim_config cfg = ms_member_config(s, g, m);
     const bool clips = ms_group_stores_clipped(opt, g) && ms_spectral_clips(g->spectral_fn) &&
                        opt->cfg.threshold_rule == MUSEC_THRESHOLD_FIXED; /* or D grows with M */
-    return g->base->max_grad(ms_group_config(opt, g), clips ? opt->cfg.threshold : INFINITY,
+    return g->base->max_grad(&cfg, clips ? opt->cfg.threshold : INFINITY,
                              ms_dtype_max(ms_state_dtype(opt, g)));
 }
 
@@ -103,16 +105,16 @@ static double decay_bound(const ms_step *s, const ms_group *g, size_t i)
     if (g->aux || s->opt->cfg.decay_form != MUSEC_DECAY_COUPLED) return 0.0;
     for (int64_t b = 0; b < p->weight.count; b++)
         absmax = fmax(absmax, s->host->absmax[s->host->weight_at[i] + b]);
-    return ms_param_decay(s->opt, p) * absmax;
+    return ms_step_decay(s, i) * absmax;
 }
 
 /* Looks for gradients that are too large among the members of a group. */
 static void find_too_large(const ms_step *s, const ms_group *g, bad_grad *found)
 {
-    const double max = max_grad(s->opt, g);
     for (int64_t m = 0; m < g->count; m++) {
         const size_t i = g->members[m].param;
         if (i >= found->param || !ms_member_has_grad(s, g, m)) continue;
+        const double max    = max_grad(s, g, m);
         const double absmax = ms_observed_absmax(s, g, m) + decay_bound(s, g, i);
         if (!(absmax <= max)) *found = (bad_grad){ i, absmax, max }; /* so written, NaN is found */
     }
@@ -148,6 +150,48 @@ static musec_status refuse(musec_optim *opt, const bad_grad *bad)
                    step, name);
 }
 
+/* Queues what the caller has on the device, behind the absmax: found_inf, then grad_scale. */
+static musec_status ask_numbers(ms_step *s)
+{
+    const float *const at[] = { s->args.found_inf, s->args.grad_scale };
+    musec_status       st   = MUSEC_OK;
+    for (size_t k = 0; k < COUNT(at); k++)
+        if (at[k] != NULL)
+            TRY(ms_read_float(s->opt, at[k], ms_vec_slice(s->absmax, s->n_absmax++, 1)));
+done:
+    return st;
+}
+
+/* Takes them in: the step may be over by that (true, with its status), and the absmax of the
+ * gradients, the first n_grads, get their factor.  One that was predicted on another factor was
+ * averaged by it: that has to be done again. */
+static bool take_numbers(ms_step *s, int64_t n_grads, musec_status *st)
+{
+    musec_optim  *opt    = s->opt;
+    const double *number = s->host->absmax + s->n_absmax;
+    double        factor = 1.0;
+    if (s->args.grad_scale != NULL) {
+        const double scale = *--number;
+        factor             = 1.0 / scale;
+        if (!(scale > 0.0 && scale < INFINITY && factor < INFINITY)) {
+            *st = ms_fail(&opt->d->error, MUSEC_EINVAL,
+                          "step: the grad_scale is %g; it must be above 0 and finite", scale);
+            return true;
+        }
+    }
+    if (s->args.found_inf != NULL && *--number != 0.0) {
+        ms_qk_forget(opt);
+        opt->skipped++;
+        return true;
+    }
+    for (int64_t k = 0; k < n_grads && factor != 1.0; k++)
+        s->host->absmax[k] *= factor;
+    for (size_t i = 0; i < opt->n_groups && factor != s->grad_factor; i++)
+        s->host->groups[i].predicted = false;
+    s->grad_factor = opt->grad_factor = factor;
+    return false;
+}
+
 musec_status ms_check_gradients(ms_step *s, bool *take)
 {
     musec_optim  *opt     = s->opt;
@@ -156,9 +200,15 @@ musec_status ms_check_gradients(ms_step *s, bool *take)
     bad_grad      bad     = { .param = opt->n_params };
     musec_status  st      = MUSEC_OK;
     TRY(absmax_of_all(s, false, host->grad_at));
+    const int64_t n_grads = s->n_absmax;
     if (coupled) TRY(absmax_of_all(s, true, host->weight_at));
+    TRY(ask_numbers(s));
     if (s->n_absmax > 0)
         TRY(ms_vec_download(opt->d, ms_vec_slice(s->absmax, 0, s->n_absmax), host->absmax));
+    if (take_numbers(s, n_grads, &st)) {
+        *take = false;
+        goto done;
+    }
     find_nonfinite(s, host->grad_at, &bad);
     if (coupled) find_nonfinite(s, host->weight_at, &bad);
     for (size_t i = 0; i < opt->n_groups; i++)

@@ -62,6 +62,7 @@ ms_mat ms_grad_mat(const ms_param *p, musec_view view)
 {
     ms_mat g = p->weight; /* the same shape; blocks are read with the weight's own strides */
     g.data   = view.data;
+    g.dtype  = view.dtype;
     return g;
 }
 

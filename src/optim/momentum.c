@@ -24,18 +24,26 @@ done:
 }
 
 /* Weight decay that is a part of the gradient. */
-static double coupled_decay(const musec_optim *opt, const ms_group *g, int64_t m)
+static double coupled_decay(const ms_step *s, const ms_group *g, int64_t m)
 {
-    if (g->aux || opt->cfg.decay_form != MUSEC_DECAY_COUPLED) return 0.0;
-    return ms_param_decay(opt, ms_member_param(opt, g, m));
+    if (g->aux || s->opt->cfg.decay_form != MUSEC_DECAY_COUPLED) return 0.0;
+    return ms_step_decay(s, g->members[m].param);
+}
+
+static musec_dtype grad_dtype(const ms_step *s, const ms_group *g, int64_t m)
+{
+    return s->grads[g->members[m].param].dtype;
 }
 
 /* Says whether one call of the base optimizer may take both members. */
-static bool in_one_call(const musec_optim *opt, const ms_group *g, int64_t m, int64_t other)
+static bool in_one_call(const ms_step *s, const ms_group *g, int64_t m, int64_t other)
 {
+    const musec_optim *opt = s->opt;
     return !ms_member_in_groups(opt, g, m) && !ms_member_in_groups(opt, g, other) &&
            ms_member_param(opt, g, m)->t == ms_member_param(opt, g, other)->t &&
-           coupled_decay(opt, g, m) == coupled_decay(opt, g, other);
+           grad_dtype(s, g, m) == grad_dtype(s, g, other) &&
+           ms_step_beta(s, g, m) == ms_step_beta(s, g, other) &&
+           coupled_decay(s, g, m) == coupled_decay(s, g, other);
 }
 
 /* Members from .. from + n - 1 of a span, by one call.  Of out, scaled and observed, each of the
@@ -50,17 +58,19 @@ static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int
     const bool      clips  = ms_spectral_clips(g->spectral_fn);
     const double   *bounds = mode == MS_LOOK_AHEAD ? g->momentum_bound : span->gs->momentum_bound;
     const ms_mark   mark   = ms_arena_mark(&opt->d->scratch);
-    ms_direction    p      = { .cfg            = ms_group_config(opt, g),
-                               .mode           = mode,
-                               .t              = ms_member_param(opt, g, first)->t + 1,
-                               .coupled_decay  = coupled_decay(opt, g, first),
-                               .out            = ms_mat_slice(out, from, n),
-                               .scaled         = ms_scaled_slice(scaled, from, n),
-                               .momentum_bound = bounds + first,
-                               .grad_absmax    = span->gs->grad_absmax + first,
-                               .zero_scale     = clips ? opt->cfg.threshold : 1.0,
-                               .observed       = ms_vec_slice(observed, from, n) };
-    musec_status    st     = MUSEC_OK;
+    const musec_optim_config cfg = ms_member_config(s, g, first);
+    ms_direction             p   = { .cfg            = &cfg,
+                                     .mode           = mode,
+                                     .t              = ms_member_param(opt, g, first)->t + 1,
+                                     .coupled_decay  = coupled_decay(s, g, first),
+                                     .out            = ms_mat_slice(out, from, n),
+                                     .scaled         = ms_scaled_slice(scaled, from, n),
+                                     .momentum_bound = bounds + first,
+                                     .grad_absmax    = span->gs->grad_absmax + first,
+                                     .zero_scale     = clips ? opt->cfg.threshold : 1.0,
+                                     .grad_factor    = s->grad_factor,
+                                     .observed       = ms_vec_slice(observed, from, n) };
+    musec_status             st  = MUSEC_OK;
 
     if (ms_member_in_groups(opt, g, first)) {
         TRY(gather(opt->d, ms_member_part(s, g, first, MS_GRADS), &p.grad));
@@ -85,7 +95,7 @@ static musec_status compute(ms_step *s, const ms_span *span, ms_direction_mode m
     musec_status st = MUSEC_OK;
     for (int64_t i = 0, next; i < span->n; i = next) {
         for (next = i + 1;
-             next < span->n && in_one_call(s->opt, span->g, span->first + i, span->first + next);)
+             next < span->n && in_one_call(s, span->g, span->first + i, span->first + next);)
             next++;
         TRY(call_base(s, span, i, next - i, mode, out, scaled, observed));
     }

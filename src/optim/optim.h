@@ -20,6 +20,7 @@
 
 #define MS_PARAM_NAME_MAX 400 /* bytes: a name goes into the keys of a state file */
 #define MS_STATES         3   /* state buffers of a base optimizer, at most */
+#define MS_RATE_MAX       1e9 /* learning rates and decays, as the options have it */
 
 static inline bool ms_spectral_clips(ms_spectral_fn fn)
 {
@@ -52,8 +53,9 @@ typedef struct ms_direction {
      * coupled decay. */
     ms_scaled_mat scaled;
     const double *momentum_bound; /* with `scaled`: bounds of the |entries| of state[0] */
-    const double *grad_absmax;    /* with `scaled`: those of the gradients, for the scale */
+    const double *grad_absmax;    /* with `scaled`: those of the gradients as read, for the scale */
     double        zero_scale;     /* what is scaled to 1 where both are 0 */
+    double        grad_factor;    /* on the gradients as they are read */
     ms_vec        observed;       /* MS_PREDICTED: gets max|G| */
 } ms_direction;
 
@@ -115,6 +117,7 @@ typedef struct ms_param {
     double       lr_factor;
     double       lr, weight_decay; /* its own, or MUSEC_UNSET: the optimizer's */
     int64_t      t;                /* steps that it took part in */
+    bool         state_changed;    /* by the caller: what is derived from it is forgotten */
     ms_mat       average;          /* without data unless epoch averages are kept */
 } ms_param;
 
@@ -162,7 +165,9 @@ struct musec_optim {
     ms_attention        *attentions;
     size_t               n_attentions;
     bool                 ready;
+    bool                 reserved; /* workspace.c: the workspace of a step was there once */
     int64_t              t, skipped;
+    double               grad_factor; /* of the last step, on its gradients; 1 before the first */
     bool                 predictions_fit; /* the workspace holds the directions of all groups, */
     bool                 fusion_fits;     /* and what the operator needs for all fusible groups */
     struct ms_step_host *host;            /* memory that every step uses anew */
@@ -215,6 +220,8 @@ uint64_t ms_spectral_bytes(const musec_optim_config *cfg, const ms_group *g, boo
 void ms_choose_chunk(const musec_optim *opt, ms_group *g);
 /* Chooses, once all chunks are known, whether predictions and fused groups fit too. */
 void ms_choose_fusion(musec_optim *opt);
+/* Takes the workspace of a step once, so that none runs out of it halfway. */
+musec_status ms_reserve_workspace(musec_optim *opt);
 
 /* ---- the context of a step ------------------------------------------------------------------- */
 
@@ -227,9 +234,11 @@ typedef struct ms_group_step {
     bool          predicted; /* `scaled` was averaged on predictions, which hold */
     const double *observed;  /* (count) max|G| as that pass observed it; NULL: it was not run */
     double       *momentum_bound; /* (count) bounds of the momentum before this step */
-    double       *grad_absmax;    /* (count) max|G| that the scales are taken from */
+    double       *grad_absmax;    /* (count) max|G|, as read, that the scales are taken from */
     bool          done;           /* it was fused with an earlier group */
 } ms_group_step;
+
+enum { MS_STEP_NUMBERS = 2 }; /* found_inf and grad_scale */
 
 /* Host memory of a step, allocated once.  Nothing in it lives from step to step. */
 typedef struct ms_step_host {
@@ -238,19 +247,20 @@ typedef struct ms_step_host {
     double        *momentum_bound;        /* (capacity) of all groups, see ms_group_step */
     double        *grad_absmax;           /* (capacity) of all groups, see ms_group_step */
     double        *step_size, *decay;     /* (capacity) each, of a call */
-    double        *absmax;                /* (3 capacity) as downloaded, see check_gradients.c */
-    int64_t       *grad_at, *weight_at;   /* (n_params) each: where in absmax; -1: was not asked */
-    int64_t       *observed;              /* (n_params) elements of the gradient observed so far */
-    ms_group_step *groups;                /* (n_groups) */
+    double        *absmax; /* (3 capacity + MS_STEP_NUMBERS) as downloaded, see check_gradients.c */
+    int64_t       *grad_at, *weight_at; /* (n_params) each: where in absmax; -1: was not asked */
+    int64_t       *observed;            /* (n_params) elements of the gradient observed so far */
+    ms_group_step *groups;              /* (n_groups) */
 } ms_step_host;
 
 typedef struct ms_step {
     musec_optim      *opt;
     const musec_view *grads;
-    double            lr_scale;
-    bool              report; /* this step is measured */
+    musec_step_args   args;
+    double            grad_factor; /* on gradients as they are read; a prediction, until checked */
+    bool              report;      /* this step is measured */
     ms_step_host     *host;
-    ms_vec            absmax; /* (3 capacity) on the device */
+    ms_vec            absmax; /* (3 capacity + MS_STEP_NUMBERS) on the device */
     int64_t           n_absmax;
 } ms_step;
 
@@ -264,6 +274,23 @@ typedef struct ms_span {
     ms_scaled_mat  scaled;    /* the same in 16 bits, with a scale for each matrix */
     ms_mat         update;    /* what the spectral function makes of it */
 } ms_span;
+
+/* ---- what a step is told (step_args.c) ------------------------------------------------------- */
+
+/* Copies the caller's arguments, with defaults for those that it does not have, and checks them. */
+musec_status ms_step_args_take(musec_optim *opt, const musec_step_args *from,
+                               musec_step_args *args);
+/* The learning rate of a parameter, without lr_factor and the scale of a step, and its decay: those
+ * of the step, or else of the parameter. */
+double ms_step_lr(const ms_step *s, size_t param);
+double ms_step_decay(const ms_step *s, size_t param);
+/* Where its learning rate lies in device memory, or NULL. */
+const float *ms_step_lr_at(const ms_step *s, size_t param);
+/* The beta of a member, and its config at this step: its group's, with that beta. */
+double             ms_step_beta(const ms_step *s, const ms_group *g, int64_t m);
+musec_optim_config ms_member_config(const ms_step *s, const ms_group *g, int64_t m);
+/* Copies one float32 of the caller's to a number on the device. */
+musec_status ms_read_float(musec_optim *opt, const float *from, ms_vec to);
 
 ms_part ms_member_part(const ms_step *s, const ms_group *g, int64_t m, ms_operand what);
 /* The pointer array of members first, first + 1, ..., each with its rows in one piece. */
@@ -302,6 +329,10 @@ musec_status ms_look_ahead(ms_step *s, ms_span *span);
  * state; under coupled decay the weight is a part of the gradient.  Waits.  *take: all are fine.
  * Else the step is skipped or refused, as the option `nonfinite` says. */
 musec_status ms_check_gradients(ms_step *s, bool *take);
+/* state.c: the group of a matrix, and its place there; NULL: there is none. */
+const ms_group *ms_find_member(const musec_optim *opt, size_t param, int64_t matrix, int64_t *m);
+/* access.c: forgets what was derived from state that the caller has changed. */
+musec_status ms_take_changes(musec_optim *opt);
 /* A bound of max|G| of one matrix, of those that were checked. */
 double ms_checked_absmax(const ms_step *s, const ms_member *m);
 

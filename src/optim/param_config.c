@@ -6,8 +6,6 @@
 #include "core/sized.h"
 #include "optim/optim.h"
 
-#define MAX_RATE 1e9 /* as the options lr and weight-decay have it */
-
 double ms_param_lr(const musec_optim *opt, const ms_param *p)
 {
     if (p->lr >= 0.0) return p->lr;
@@ -33,9 +31,9 @@ musec_status musec_param_config_init(musec_param_config *cfg, size_t size)
 
 static musec_status check_value(ms_error *e, const char *param, const char *field, double x)
 {
-    if (x == MUSEC_UNSET || (x >= 0.0 && x <= MAX_RATE)) return MUSEC_OK;
+    if (x == MUSEC_UNSET || (x >= 0.0 && x <= MS_RATE_MAX)) return MUSEC_OK;
     return ms_fail(e, MUSEC_EINVAL, "%s: %s is %g; it must be from 0 to %g, or MUSEC_UNSET", param,
-                   field, x, MAX_RATE);
+                   field, x, MS_RATE_MAX);
 }
 
 static musec_status find_param(const musec_optim *opt, size_t index)

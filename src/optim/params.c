@@ -421,7 +421,7 @@ static musec_status take_host(musec_optim *opt)
     if (h != NULL) {
         h->capacity    = (int64_t)n;
         h->pointers[0] = calloc(MS_OPERANDS * n + 1, sizeof *h->pointers[0]);
-        h->grad_absmax = calloc(7 * n + 1, sizeof *h->grad_absmax);
+        h->grad_absmax = calloc(7 * n + MS_STEP_NUMBERS + 1, sizeof *h->grad_absmax);
         h->grad_at     = calloc(3 * opt->n_params + 1, sizeof *h->grad_at);
         h->groups      = calloc(opt->n_groups + 1, sizeof *h->groups);
     }
@@ -514,6 +514,7 @@ musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx, const musec_o
     opt->cfg.base    = ms_base_find(checked.base)->name;
     opt->cfg.ns_mode = ms_optim_ns_mode(&checked);
     opt->sharpness   = ms_optim_sharpness(&checked);
+    opt->grad_factor = 1.0;
     opt->spectral_fn =
         ms_optim_clips_hard(&checked) ? MS_SPECTRAL_HARD_CLIP : opt->row->spectral_fn;
     opt->aux_cfg              = opt->cfg;
@@ -532,6 +533,7 @@ done:
 void musec_optim_destroy(musec_optim *opt)
 {
     if (opt == NULL) return;
+    const ms_caller caller = ms_device_enter(opt->d);
     free_groups(opt);
     for (size_t i = 0; i < opt->n_params; i++)
         free_param(opt, &opt->params[i]);
@@ -541,6 +543,7 @@ void musec_optim_destroy(musec_optim *opt)
     free(opt->attentions);
     free(opt->params);
     free(opt);
+    ms_device_leave(caller);
 }
 
 int64_t musec_optim_steps(const musec_optim *opt) { return opt == NULL ? 0 : opt->t; }

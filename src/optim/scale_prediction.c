@@ -50,7 +50,7 @@ static bool prediction_holds(const ms_group *g, int64_t m, double observed)
            observed >= predicted / SLACK;
 }
 
-/* Measures the bounds of momentum that came from a file without them. */
+/* Measures the bounds of momentum that came from a file without them, or from the caller. */
 static musec_status measure_bounds(musec_optim *opt, ms_group *g)
 {
     const ms_mark mark    = ms_arena_mark(&opt->d->scratch);
@@ -62,7 +62,9 @@ static musec_status measure_bounds(musec_optim *opt, ms_group *g)
     if (!unknown) return MUSEC_OK;
     TRY(ms_scratch_vec(opt->d, g->count, &absmax));
     TRY(opt->d->ops->absmax(opt->d, g->state[0], absmax));
-    TRY(ms_vec_download(opt->d, absmax, g->momentum_bound));
+    TRY(ms_vec_download(opt->d, absmax, opt->host->absmax));
+    for (int64_t m = 0; m < g->count; m++)
+        if (g->momentum_bound[m] < 0.0) g->momentum_bound[m] = opt->host->absmax[m];
 done:
     ms_arena_reset(&opt->d->scratch, mark);
     return st;
@@ -92,10 +94,10 @@ static int typical_scale(const musec_optim *opt, const ms_group *g)
  * is not to be read. */
 static bool is_predictable(const ms_step *s, const ms_group *g)
 {
-    bool can = s->opt->cfg.beta < 1.0 && ms_group_has_grads(s, g);
+    bool can = ms_group_has_grads(s, g);
     for (int64_t m = 0; can && m < g->count; m++)
-        can = ms_member_param(s->opt, g, m)->t > 0 && g->momentum_bound[m] >= 0.0 &&
-              prediction_holds(g, m, predicted_absmax(g, m));
+        can = ms_step_beta(s, g, m) < 1.0 && ms_member_param(s->opt, g, m)->t > 0 &&
+              g->momentum_bound[m] >= 0.0 && prediction_holds(g, m, predicted_absmax(g, m));
     return can;
 }
 
@@ -115,7 +117,7 @@ static void start_bounds(const ms_step *s, const ms_group *g, int64_t at, ms_gro
     gs->grad_absmax    = s->host->grad_absmax + at;
     for (int64_t m = 0; m < g->count; m++) {
         gs->momentum_bound[m] = g->momentum_bound[m];
-        gs->grad_absmax[m]    = predicted_absmax(g, m);
+        gs->grad_absmax[m]    = predicted_absmax(g, m) / s->grad_factor;
     }
 }
 
@@ -142,9 +144,11 @@ done:
 }
 
 /* The bound of a member's momentum as this step will leave it. */
-static double next_bound(const musec_optim *opt, const ms_group *g, int64_t m, double observed)
+static double next_bound(const ms_step *s, const ms_group *g, int64_t m, double observed)
 {
-    const ms_momentum_coefs c = ms_momentum_coefs_at(&opt->cfg, ms_member_param(opt, g, m)->t + 1);
+    const musec_optim       *opt = s->opt;
+    const musec_optim_config cfg = ms_member_config(s, g, m);
+    const ms_momentum_coefs  c   = ms_momentum_coefs_at(&cfg, ms_member_param(opt, g, m)->t + 1);
     const double bound = (c.keep != 0.0 ? c.keep * g->momentum_bound[m] : 0.0) + c.add * observed;
     return ms_group_stores_clipped(opt, g) ? fmin(bound, opt->cfg.threshold) : bound;
 }
@@ -161,8 +165,8 @@ void ms_validate_scales(ms_step *s)
             const double observed = ms_observed_absmax(s, g, m);
             const bool   holds    = predicts && prediction_holds(g, m, observed);
             gs->predicted         = gs->predicted && holds;
-            if (!holds) gs->grad_absmax[m] = observed;
-            g->momentum_bound[m] = next_bound(opt, g, m, observed);
+            gs->grad_absmax[m]    = (holds ? predicted_absmax(g, m) : observed) / s->grad_factor;
+            g->momentum_bound[m]  = next_bound(s, g, m, observed);
             if (predicts) g->last_absmax[m] = observed;
         }
     }

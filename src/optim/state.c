@@ -32,7 +32,7 @@ static musec_status no_memory(musec_optim *opt)
 
 /* ---- one by one ------------------------------------------------------------------------------ */
 
-static const ms_group *find_member(const musec_optim *opt, size_t param, int64_t matrix, int64_t *m)
+const ms_group *ms_find_member(const musec_optim *opt, size_t param, int64_t matrix, int64_t *m)
 {
     for (size_t i = 0; i < opt->n_groups; i++)
         for (*m = 0; *m < opt->groups[i].count; (*m)++)
@@ -129,8 +129,9 @@ musec_status musec_optim_get_state(musec_optim *opt, size_t param, int64_t block
     int64_t         m  = 0;
     musec_status    st = MUSEC_OK;
     if (opt == NULL || state == NULL || host == NULL || param >= opt->n_params) return MUSEC_EINVAL;
+    const ms_caller caller = ms_device_enter(opt->d);
     TRY(ms_optim_prepare(opt));
-    g                  = find_member(opt, param, block, &m);
+    g                  = ms_find_member(opt, param, block, &m);
     const bool average = strcmp(state, "average") == 0;
     for (int s = 0; g != NULL && g->base->states[s] != NULL; s++)
         if (strcmp(g->base->states[s], state) == 0) x = ms_mat_slice(g->state[s], m, 1);
@@ -147,6 +148,7 @@ musec_status musec_optim_get_state(musec_optim *opt, size_t param, int64_t block
     TRY(average ? fetch_average(opt, &opt->params[param], &g->members[m], host)
                 : fetch_wide(opt->d, x, host));
 done:
+    ms_device_leave(caller);
     return st;
 }
 
@@ -320,6 +322,7 @@ musec_status musec_optim_save(musec_optim *opt, const char *path)
     ms_tensor_out *tensors  = NULL;
     musec_status   st       = MUSEC_OK;
     if (opt == NULL || path == NULL) return MUSEC_EINVAL;
+    const ms_caller caller = ms_device_enter(opt->d);
     TRY(ms_optim_prepare(opt));
     TRY(list_items(opt, &all));
     TRY(make_metadata(opt, &meta));
@@ -348,6 +351,7 @@ musec_status musec_optim_save(musec_optim *opt, const char *path)
                                   &(ms_safetensors_writer){ next_item, &source }, tensors, all.n,
                                   (const char *const(*)[2])pairs, meta.n));
 done:
+    ms_device_leave(caller);
     free(source.host);
     free(pairs);
     free(tensors);
@@ -535,6 +539,7 @@ musec_status musec_optim_load(musec_optim *opt, const char *path)
     char           key[NAME_MAX_BYTES];
     musec_status   st = MUSEC_OK;
     if (opt == NULL || path == NULL) return MUSEC_EINVAL;
+    const ms_caller caller = ms_device_enter(opt->d);
     TRY(ms_optim_prepare(opt));
     TRY(ms_safetensors_open(&opt->d->error, path, &s));
     TRY(want(opt, &s, "format", FORMAT));
@@ -563,6 +568,7 @@ musec_status musec_optim_load(musec_optim *opt, const char *path)
     opt->t       = (int64_t)t;
     opt->skipped = (int64_t)skipped;
 done:
+    ms_device_leave(caller);
     free(steps);
     free(known);
     free_items(&all);

@@ -15,6 +15,13 @@
 #include "core/rng.h"
 #include "optim/optim.h"
 
+/* A gradient has the weight's dtype, or another that is computed in float32 as well. */
+static bool takes_dtype(const ms_device *d, musec_dtype weight, musec_dtype grad)
+{
+    return grad == weight || (ms_dtype_accum(weight) == MUSEC_F32 && ms_dtype_bytes(grad) > 0 &&
+                              ms_dtype_accum(grad) == MUSEC_F32 && ms_device_has(d, grad));
+}
+
 static musec_status check_shapes(musec_optim *opt, const musec_view *grads, size_t n_grads)
 {
     ms_error *e = &opt->d->error;
@@ -25,14 +32,20 @@ static musec_status check_shapes(musec_optim *opt, const musec_view *grads, size
         const ms_mat     w = opt->params[i].weight;
         const musec_view g = grads[i];
         if (g.data == NULL) continue;
-        if (g.rows != w.rows || g.cols != w.cols || g.count != w.count || g.dtype != w.dtype ||
-            g.ld != w.ld || (g.count > 1 && g.stride != w.stride))
+        if (g.rows != w.rows || g.cols != w.cols || g.count != w.count || g.ld != w.ld ||
+            (g.count > 1 && g.stride != w.stride))
             return ms_fail(e, MUSEC_EINVAL,
                            "step: the gradient of %s (%lld x %lld x %lld, ld %lld) must have the "
-                           "weight's shape, steps and dtype (%lld x %lld x %lld, ld %lld)",
+                           "weight's shape and steps (%lld x %lld x %lld, ld %lld)",
                            opt->params[i].name, (long long)g.count, (long long)g.rows,
                            (long long)g.cols, (long long)g.ld, (long long)w.count,
                            (long long)w.rows, (long long)w.cols, (long long)w.ld);
+        if (!takes_dtype(opt->d, w.dtype, g.dtype))
+            return ms_fail(e, MUSEC_EINVAL,
+                           "step: the gradient of %s is %s, which does not go with a weight of %s "
+                           "on the device %s",
+                           opt->params[i].name, ms_dtype_name(g.dtype), ms_dtype_name(w.dtype),
+                           opt->d->name);
     }
     return MUSEC_OK;
 }
@@ -192,28 +205,47 @@ done:
     return st;
 }
 
-musec_status musec_optim_step(musec_optim *opt, const musec_view *grads, size_t n_grads,
-                              double lr_scale)
+static musec_status step(musec_optim *opt, const musec_view *grads, size_t n_grads,
+                         const musec_step_args *args)
 {
-    bool         take = false;
-    musec_status st   = MUSEC_OK;
-    if (opt == NULL) return MUSEC_EINVAL;
-    if (!(lr_scale >= 0.0 && lr_scale < INFINITY))
-        return ms_fail(&opt->d->error, MUSEC_EINVAL, "step: lr_scale is %g", lr_scale);
     const int64_t every = opt->cfg.report_every;
     const ms_mark mark  = ms_arena_mark(&opt->d->scratch);
-    ms_step       s     = { .opt      = opt,
-                            .grads    = grads,
-                            .lr_scale = lr_scale,
-                            .report   = every > 0 && (opt->t + 1) % every == 0 };
+    bool          take  = false;
+    ms_step       s     = { .opt         = opt,
+                            .grads       = grads,
+                            .grad_factor = opt->grad_factor,
+                            .report      = every > 0 && (opt->t + 1) % every == 0 };
+    musec_status  st    = MUSEC_OK;
     TRY(ms_optim_prepare(opt));
     TRY(check_shapes(opt, grads, n_grads));
+    TRY(ms_step_args_take(opt, args, &s.args));
+    TRY(ms_reserve_workspace(opt));
+    TRY(ms_take_changes(opt));
     s.host = opt->host;
-    TRY(ms_scratch_vec(opt->d, 3 * s.host->capacity, &s.absmax));
+    TRY(ms_scratch_vec(opt->d, 3 * s.host->capacity + MS_STEP_NUMBERS, &s.absmax));
     TRY(ms_predict_scales(&s));
     TRY(ms_check_gradients(&s, &take));
     if (take) TRY(take_step(&s));
 done:
     ms_arena_reset(&opt->d->scratch, mark);
     return st;
+}
+
+musec_status musec_optim_step_with(musec_optim *opt, const musec_view *grads, size_t n_grads,
+                                   const musec_step_args *args)
+{
+    if (opt == NULL) return MUSEC_EINVAL;
+    const ms_caller    caller = ms_device_enter(opt->d);
+    const musec_status st     = step(opt, grads, n_grads, args);
+    ms_device_leave(caller);
+    return st;
+}
+
+musec_status musec_optim_step(musec_optim *opt, const musec_view *grads, size_t n_grads,
+                              double lr_scale)
+{
+    musec_step_args args;
+    (void)musec_step_args_init(&args, sizeof args);
+    args.lr_scale = lr_scale;
+    return musec_optim_step_with(opt, grads, n_grads, &args);
 }

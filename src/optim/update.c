@@ -35,19 +35,92 @@ static double decay_of(const musec_optim_config *cfg, double wd, double base_lr,
     }
 }
 
-/* The factor on the update of a matrix, but for what only the device knows, and its decay. */
-static void rates_of(const ms_step *s, const ms_group *g, int64_t m, double *size, double *decay)
+/* The factor on the update of a matrix for a learning rate, but for what only the device knows, and
+ * its decay.  Both are powers of the learning rate times what they are for a rate of 1, but that
+ * decay after the step has a factor on the size as well. */
+static void rates_for(const ms_step *s, const ms_group *g, int64_t m, double base_lr, double lr,
+                      double *size, double *decay)
 {
-    const musec_optim        *opt     = s->opt;
-    const musec_optim_config *cfg     = ms_group_config(opt, g);
-    const ms_param           *param   = ms_member_param(opt, g, m);
-    const double              base_lr = ms_param_lr(opt, param) * s->lr_scale;
-    const double              lr      = base_lr * param->lr_factor;
+    const musec_optim_config *cfg = ms_group_config(s->opt, g);
     const double shape = g->aux ? 1.0 : ms_shape_factor(cfg->shape_rule, g->rows, g->cols);
-    const double wd    = ms_param_decay(opt, param);
+    const double wd    = ms_step_decay(s, g->members[m].param);
     const double known = cfg->shape_rule == MUSEC_SHAPE_NORMUON ? 1.0 : shape; /* beforehand */
     *decay             = decay_of(cfg, wd, base_lr, lr, known);
-    *size              = lr * shape * (cfg->decay_form == MUSEC_DECAY_AFTER ? 1.0 - *decay : 1.0);
+    *size              = lr * shape;
+}
+
+static void rates_of(const ms_step *s, const ms_group *g, int64_t m, double *size, double *decay)
+{
+    const double base_lr = ms_step_lr(s, g->members[m].param) * s->args.lr_scale;
+    const double lr      = base_lr * ms_member_param(s->opt, g, m)->lr_factor;
+    rates_for(s, g, m, base_lr, lr, size, decay);
+    *size *= ms_group_config(s->opt, g)->decay_form == MUSEC_DECAY_AFTER ? 1.0 - *decay : 1.0;
+}
+
+/* The same where the learning rates lie on the device: vectors of them in scratch. */
+static musec_status device_rates(ms_step *s, const ms_group *g, int64_t first, int64_t n,
+                                 ms_num *size, ms_num *decay)
+{
+    musec_optim *opt     = s->opt;
+    const double scale   = s->args.lr_scale;
+    double      *factors = s->host->step_size, *decays = s->host->decay;
+    ms_vec       lr, to[2];
+    musec_status st = MUSEC_OK;
+    TRY(ms_scratch_vec(opt->d, n, &lr));
+    TRY(ms_scratch_vec(opt->d, n, &to[0]));
+    TRY(ms_scratch_vec(opt->d, n, &to[1]));
+    const int  form  = ms_group_config(opt, g)->decay_form;
+    const bool once  = form == MUSEC_DECAY_INDEPENDENT,
+               twice = form == MUSEC_DECAY_LR2 || form == MUSEC_DECAY_CAUTIOUS_LR2;
+    const bool after = form == MUSEC_DECAY_AFTER;
+    for (int64_t m = 0; m < n; m++) {
+        const ms_param *param = ms_member_param(opt, g, first + m);
+        TRY(ms_read_float(opt, ms_step_lr_at(s, g->members[first + m].param),
+                          ms_vec_slice(lr, m, 1)));
+        rates_for(s, g, first + m, scale, scale * param->lr_factor, &factors[m], &decays[m]);
+    }
+    TRY(ms_scalar_step_rates(
+        opt->d,
+        (ms_step_rates_nums){ .lr     = ms_each(lr),
+                              .size   = ms_host(factors),
+                              .after  = ms_const(after ? 1.0 : 0.0),
+                              .decay0 = once ? ms_host(decays) : ms_const(0.0),
+                              .decay1 = !once && !twice ? ms_host(decays) : ms_const(0.0),
+                              .decay2 = twice ? ms_host(decays) : ms_const(0.0) },
+        (ms_step_rates_vecs){ .size = to[0], .decay = to[1] }));
+    *size  = ms_each(to[0]);
+    *decay = ms_each(to[1]);
+done:
+    return st;
+}
+
+/* Divides sizes that lie on the device by what step_sizes divides by. */
+static musec_status device_sizes(musec_optim *opt, const ms_group *g, ms_num threshold, ms_mat u,
+                                 ms_num *size)
+{
+    const bool normuon = opt->cfg.shape_rule == MUSEC_SHAPE_NORMUON;
+    const bool unit =
+        opt->cfg.update_scale == MUSEC_SCALE_UNIT && ms_spectral_clips(g->spectral_fn);
+    ms_vec       norm;
+    musec_status st = MUSEC_OK;
+    if (g->aux || (!normuon && !unit)) return MUSEC_OK;
+    if (normuon) {
+        TRY(ms_scratch_vec(opt->d, u.count, &norm));
+        TRY(opt->d->ops->sumsq(opt->d, u, norm));
+        TRY(ms_scalar_inv_norm(opt->d,
+                               (ms_inv_norm_nums){ .sumsq  = ms_each(norm),
+                                                   .factor = ms_const(1.0),
+                                                   .eps    = ms_const(1e-30) },
+                               (ms_inv_norm_vecs){ norm }));
+        TRY(ms_scalar_divide(
+            opt->d, (ms_divide_nums){ .numerator = ms_const(1.0), .denominator = ms_each(norm) },
+            (ms_divide_vecs){ norm }));
+        threshold = ms_each(norm);
+    }
+    TRY(ms_scalar_divide(opt->d, (ms_divide_nums){ .numerator = *size, .denominator = threshold },
+                         (ms_divide_vecs){ size->each }));
+done:
+    return st;
 }
 
 /* The factors on the updates u: the sizes, divided by what only the device knows.  The sizes are
@@ -94,6 +167,9 @@ static bool in_one_call(const ms_step *s, const ms_group *g, int64_t m, int64_t 
     const musec_optim *opt = s->opt;
     const ms_mat x = ms_member_param(opt, g, m)->copy, y = ms_member_param(opt, g, other)->copy;
     double       size[2], decay[2];
+    if ((ms_step_lr_at(s, g->members[m].param) == NULL) !=
+        (ms_step_lr_at(s, g->members[other].param) == NULL))
+        return false;
     rates_of(s, g, m, &size[0], &decay[0]);
     rates_of(s, g, other, &size[1], &decay[1]);
     return !ms_member_in_groups(opt, g, m) && !ms_member_in_groups(opt, g, other) &&
@@ -113,22 +189,27 @@ static musec_status update_some(ms_step *s, const ms_group *g, int64_t first, in
     double       *sizes = s->host->step_size, *decays = s->host->decay;
     const ms_mark mark = ms_arena_mark(&opt->d->scratch);
     ms_mat        copy = { 0 };
-    ms_num        step;
+    ms_num        step, decay = ms_host(decays);
     musec_status  st = MUSEC_OK;
 
-    for (int64_t i = 0; i < n; i++)
-        rates_of(s, g, first + i, &sizes[i], &decays[i]);
-    TRY(step_sizes(opt, g, sizes, threshold, update, &step));
+    if (ms_step_lr_at(s, g->members[first].param) != NULL) {
+        TRY(device_rates(s, g, first, n, &step, &decay));
+        TRY(device_sizes(opt, g, threshold, update, &step));
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            rates_of(s, g, first + i, &sizes[i], &decays[i]);
+        TRY(step_sizes(opt, g, sizes, threshold, update, &step));
+    }
     if (!ms_member_in_groups(opt, g, first)) {
         if (copied) copy = ms_member_list(s, g, first, n, MS_COPIES);
-        TRY(op->decay_add(opt->d, step, update, ms_host(decays), cautious,
+        TRY(op->decay_add(opt->d, step, update, decay, cautious,
                           ms_member_list(s, g, first, n, MS_WEIGHTS), copy));
         goto done;
     }
     const ms_part part = ms_member_part(s, g, first, MS_WEIGHTS);
     for (int64_t k = 0; k < part.groups; k++) {
         if (copied) copy = ms_part_group(ms_member_part(s, g, first, MS_COPIES), k);
-        TRY(op->decay_add(opt->d, step, ms_dense_group(update, part, k), ms_host(decays), cautious,
+        TRY(op->decay_add(opt->d, step, ms_dense_group(update, part, k), decay, cautious,
                           ms_part_group(part, k), copy));
     }
 done:

@@ -79,7 +79,8 @@ static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
     const uint64_t small = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
     const uint64_t parts = 2 * (size * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN);
     uint64_t       bytes = parts + (uint64_t)32 * MS_ARENA_ALIGN +
-                     3 * (uint64_t)opt->host->capacity * sizeof(double); /* check_gradients.c */
+                     (7 * (uint64_t)opt->host->capacity + MS_STEP_NUMBERS) *
+                         sizeof(double); /* check_gradients.c, rates on the device in update.c */
     if (opt->cfg.report_every > 0 && !g->aux)
         bytes +=
             4 * size + 8 * (3 * size + 12 * small * small + 64 * (uint64_t)(g->rows + g->cols));
@@ -154,11 +155,31 @@ void ms_choose_fusion(musec_optim *opt)
     opt->fusion_fits     = opt->predictions_fit && max_bytes(opt, true, true) + predictions <= cap;
 }
 
+static uint64_t step_bytes(const musec_optim *opt)
+{
+    return max_bytes(opt, opt->predictions_fit, opt->fusion_fits) +
+           (opt->predictions_fit ? prediction_bytes(opt) : 0);
+}
+
+musec_status ms_reserve_workspace(musec_optim *opt)
+{
+    const ms_mark mark = ms_arena_mark(&opt->d->scratch);
+    void         *whole;
+    musec_status  st = MUSEC_OK;
+    if (opt->reserved) return MUSEC_OK;
+    TRY(ms_scratch_bytes(opt->d, step_bytes(opt) / MS_ARENA_ALIGN * MS_ARENA_ALIGN, &whole));
+    opt->reserved = true;
+done:
+    ms_arena_reset(&opt->d->scratch, mark);
+    return st;
+}
+
 musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64_t *state)
 {
     uint64_t     bytes = 0;
     musec_status st    = MUSEC_OK;
     if (opt == NULL) return MUSEC_EINVAL;
+    const ms_caller caller = ms_device_enter(opt->d);
     TRY(ms_optim_prepare(opt));
     for (size_t i = 0; i < opt->n_groups; i++) {
         const ms_group *g     = &opt->groups[i];
@@ -171,10 +192,9 @@ musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64
         if (m.data != NULL)
             bytes += (uint64_t)(m.count * m.rows * m.cols) * ms_dtype_bytes(m.dtype);
     }
-    if (workspace != NULL)
-        *workspace = max_bytes(opt, opt->predictions_fit, opt->fusion_fits) +
-                     (opt->predictions_fit ? prediction_bytes(opt) : 0);
+    if (workspace != NULL) *workspace = step_bytes(opt);
     if (state != NULL) *state = bytes;
 done:
+    ms_device_leave(caller);
     return st;
 }

@@ -100,6 +100,17 @@ done:
     return st;
 }
 
+musec_status ms_cuda_dnn_follow(ms_device *d)
+{
+    const ms_cuda            *c = ms_cuda_of(d);
+    const struct ms_cuda_dnn *n = c->dnn;
+    if (n == NULL || !n->is_open) return MUSEC_OK;
+    const cudnnStatus_t code = n->api.set_stream(n->handle, c->stream);
+    if (code == CUDNN_STATUS_SUCCESS) return MUSEC_OK;
+    return ms_fail(&d->error, MUSEC_EDEVICE, "%s: cuDNN: changing the stream: %s", d->name,
+                   n->api.error_string(code));
+}
+
 /* Returns NULL without memory.  The library is opened once. */
 static struct ms_cuda_dnn *library_of(ms_device *d)
 {

@@ -1,4 +1,4 @@
-/* context.c - the CUDA device: opening it, its memory, its stream, its errors.
+/* context.c - the CUDA device: opening it, its memory, its errors.
  *
  * A context has one GPU and may be used from any thread, by one at a time: whatever touches its GPU
  * first makes it the calling thread's current one (ms_cuda_of).
@@ -24,7 +24,7 @@ ms_cuda *ms_cuda_of(ms_device *d)
 {
     ms_cuda *c   = d->impl;
     int      now = -1;
-    if (c == NULL || c->stream == NULL) return c; /* not open yet */
+    if (c == NULL || !c->is_open) return c;
     /* asking is cheaper than setting; where setting fails, the next call fails and reports it */
     if (cudaGetDevice(&now) != cudaSuccess || now != c->index) (void)cudaSetDevice(c->index);
     return c;
@@ -231,7 +231,11 @@ static musec_status take_queue(ms_device *d, ms_cuda *c)
     musec_status st = MUSEC_OK;
     TRY(ms_cuda_status(d, cudaSetDevice(c->index), "choosing the device"));
     c->use_pdl = ms_cuda_use_pdl(c);
-    TRY(ms_cuda_status(d, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "a queue"));
+    TRY(ms_cuda_status(d, cudaStreamCreateWithFlags(&c->own_stream, cudaStreamNonBlocking),
+                       "a queue"));
+    c->stream  = c->own_stream;
+    c->is_open = true;
+    TRY(ms_cuda_status(d, cudaEventCreateWithFlags(&c->moved, cudaEventDisableTiming), "a queue"));
     TRY(ms_cuda_status(d, cudaMalloc(&c->workspace, MS_CUDA_WORKSPACE), "workspace"));
     for (int i = 0; i < MS_CUDA_STAGING_SLOTS; i++) {
         TRY(ms_cuda_status(d, cudaMallocHost(&c->staging[i].host, MS_CUDA_STAGING), "staging"));
@@ -247,7 +251,7 @@ void ms_device_cuda_close(ms_device *d)
     ms_cuda *c = ms_cuda_of(d);
     if (c == NULL) return;
     ms_cuda_library_preload_join(c);
-    if (c->stream != NULL) (void)cudaStreamSynchronize(c->stream);
+    if (c->is_open) (void)cudaStreamSynchronize(c->stream);
     ms_cuda_dnn_free(d);
     ms_cuda_solver_free(d);
     ms_cuda_blas_free(d);
@@ -256,22 +260,27 @@ void ms_device_cuda_close(ms_device *d)
         if (c->staging[i].host != NULL) (void)cudaFreeHost(c->staging[i].host);
     }
     cuda_free(d, c->workspace);
-    if (c->stream != NULL) (void)cudaStreamDestroy(c->stream);
+    if (c->moved != NULL) (void)cudaEventDestroy(c->moved);
+    if (c->own_stream != NULL) (void)cudaStreamDestroy(c->own_stream);
     free(c);
     d->impl = NULL;
 }
 
 musec_status ms_device_cuda_open(ms_device *d, int index)
 {
-    ms_cuda     *c  = calloc(1, sizeof *c);
-    musec_status st = MUSEC_OK;
+    ms_cuda     *c      = calloc(1, sizeof *c);
+    ms_caller    caller = { 0 };
+    musec_status st     = MUSEC_OK;
     if (c == NULL) return ms_fail(&d->error, MUSEC_ENOMEM, "not enough memory");
     d->impl = c;
     TRY(find_chip(d, c, index));
+    ms_cuda_find_current(c);
+    caller = ms_device_cuda_enter(d);
     ms_cuda_library_preload(c);
     TRY(take_queue(d, c));
 done:
     if (st != MUSEC_OK) ms_device_cuda_close(d);
+    ms_device_leave(caller);
     return st;
 }
 

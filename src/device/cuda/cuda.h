@@ -1,8 +1,9 @@
 /* cuda.h - what the files of the CUDA device share.
  *
  * C files have the host's part: memory, libraries, plans.  .cu files have kernels and their
- * launchers, and export only the functions declared below.  All work of a context goes to its one
- * stream, so memory of the scratch arena may be released while work on it is still queued.
+ * launchers, and export only the functions declared below.  All work of a context goes to one
+ * stream, its own or the caller's, so memory of the scratch arena may be released while work on it
+ * is still queued.
  *
  * The CUDA runtime is linked statically and starts without a driver; cuBLASLt, cuSOLVER and cuDNN
  * are opened when first needed (library.c).  So one program runs with and without a GPU. */
@@ -44,8 +45,14 @@ typedef struct ms_cuda {
     int          shared_bytes; /* shared memory that one block may have, opted in */
     bool         use_pdl;      /* programmatic dependent launch: pdl_wait_trigger of kernel.cuh */
     size_t       memory;       /* bytes */
-    cudaStream_t stream;
-    void        *workspace; /* MS_CUDA_WORKSPACE bytes of device memory, for cuBLASLt */
+    bool         is_open;
+    cudaStream_t stream;     /* where all work goes: own_stream, or the caller's */
+    cudaStream_t own_stream; /* NULL, the legacy default stream, until it is made */
+    cudaEvent_t  moved;      /* what was queued before the stream was changed is done */
+    /* the driver's cuCtxGetCurrent and cuCtxSetCurrent */
+    void (*get_current)(void);
+    void (*set_current)(void);
+    void *workspace; /* MS_CUDA_WORKSPACE bytes of device memory, for cuBLASLt */
     struct {
         void       *host; /* page-locked */
         cudaEvent_t free; /* the upload from it is done */
@@ -67,13 +74,18 @@ typedef struct ms_cuda {
 
 /* Returns the context's state and makes its GPU the calling thread's current one, since other
  * contexts or the caller may have set another since the last call.  Whatever touches the GPU calls
- * it first; the GPU that was current before is not restored. */
+ * it first; public calls restore the GPU that was current before (ms_device_enter). */
 ms_cuda *ms_cuda_of(ms_device *d);
+
+/* Returns a function of the driver, which is not linked, as it was in CUDA 12.0, or NULL. */
+void (*ms_cuda_driver_function(const char *name))(void);
 
 /* Returns MUSEC_OK, or reports "cuda: attention: an illegal memory access was encountered". */
 musec_status ms_cuda_status(ms_device *d, cudaError_t code, const char *what);
 /* May a chip of this capability be used?  The message says what is needed. */
 musec_status ms_cuda_check_chip(ms_error *e, const char *chip, int capability);
+
+void ms_cuda_find_current(ms_cuda *c); /* stream.c: what ms_device_enter needs */
 
 /* ---- libraries that are opened at run time (library.c) --------------------------------------- */
 
@@ -118,6 +130,11 @@ void ms_cuda_attention_ops(ms_device_ops *table); /* attention.c: chooses among 
 void ms_cuda_blas_free(ms_device *d); /* each does nothing where nothing was made */
 void ms_cuda_solver_free(ms_device *d);
 void ms_cuda_dnn_free(ms_device *d);
+
+/* Give the handles of the libraries, where there are any, the context's present stream.  cuBLASLt
+ * is given it by each call. */
+musec_status ms_cuda_solver_follow(ms_device *d);
+musec_status ms_cuda_dnn_follow(ms_device *d);
 
 /* Describe the libraries for `musec info`: "cuBLASLt 13.1.0", or why it is missing. */
 void ms_cuda_blas_describe(ms_device *d, char *text, size_t bytes);

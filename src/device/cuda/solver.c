@@ -155,6 +155,14 @@ done:
     return st;
 }
 
+musec_status ms_cuda_solver_follow(ms_device *d)
+{
+    const ms_cuda               *c = ms_cuda_of(d);
+    const struct ms_cuda_solver *s = c->solver;
+    if (s == NULL) return MUSEC_OK;
+    return dn_status(d, s->dn.cusolverDnSetStream(s->handle, c->stream), "changing the stream");
+}
+
 void ms_cuda_solver_free(ms_device *d)
 {
     ms_cuda *c = ms_cuda_of(d);

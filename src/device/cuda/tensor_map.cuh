@@ -14,23 +14,6 @@ typedef CUresult (*tensor_map_encoder)(CUtensorMap *, CUtensorMapDataType, cuuin
                                        CUtensorMapSwizzle, CUtensorMapL2promotion,
                                        CUtensorMapFloatOOBfill);
 
-/* Returns the driver's cuTensorMapEncodeTiled, or NULL, through the runtime: the driver is not
- * linked. */
-static inline void (*find_tensor_map_encoder())(void)
-{
-    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    void                           *fn    = NULL;
-#if CUDART_VERSION >= 12050
-    const cudaError_t code = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &fn, 12000,
-                                                              cudaEnableDefault, &found);
-#else
-    const cudaError_t code =
-        cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &fn, cudaEnableDefault, &found);
-#endif
-    if (code != cudaSuccess) (void)cudaGetLastError();
-    return code == cudaSuccess && found == cudaDriverEntryPointSuccess ? (void (*)(void))fn : NULL;
-}
-
 /* Can these kernels be launched with so many bytes of dynamic shared memory, on a chip that has TMA
  * and wgmma?  In a program that was not compiled for compute capability 9.0a they are empty, which
  * shows as no static shared memory.  The answer is stored for later calls. */
@@ -51,7 +34,8 @@ static inline bool is_usable(ms_cuda *c, ms_cuda_hopper which, const void *const
             return false;
         }
     }
-    if (c->encode_tensor_map == NULL) c->encode_tensor_map = find_tensor_map_encoder();
+    if (c->encode_tensor_map == NULL)
+        c->encode_tensor_map = ms_cuda_driver_function("cuTensorMapEncodeTiled");
     return c->hopper[which].usable = c->encode_tensor_map != NULL;
 }
 

@@ -1,0 +1,193 @@
+/* allocator_test.c - device memory from the caller: every piece comes from the caller's functions
+ * and goes back to them, results do not depend on it, and a call that finds no memory changes
+ * nothing. */
+#include "check.h"
+
+#include <stdlib.h>
+
+#include "optim_rig.h"
+
+typedef struct pool {
+    ms_device *from;  /* another context of the same device */
+    int64_t    out;   /* pieces that were not freed yet */
+    int64_t    calls; /* of alloc */
+    int64_t    first; /* the first call that fails; 0: none does */
+    int64_t    failures;
+    void      *stream; /* that every call must be given */
+} pool;
+
+static void *pool_alloc(size_t bytes, void *stream, void *user)
+{
+    pool *p = user;
+    void *data;
+    CHECK(stream == p->stream && bytes > 0, "%zu bytes on stream %p", bytes, stream);
+    p->calls++;
+    if (p->first > 0 && p->calls >= p->first) {
+        p->failures++;
+        return NULL;
+    }
+    CHECK_OK(p->from, p->from->ops->alloc(p->from, bytes, &data));
+    p->out++;
+    return data;
+}
+
+static void pool_free(void *data, void *stream, void *user)
+{
+    pool *p = user;
+    CHECK(stream == p->stream && data != NULL, "stream %p, piece %p", stream, data);
+    p->from->ops->free(p->from, data);
+    p->out--;
+}
+
+static ms_device *open_on(pool *p, const ms_device *like)
+{
+    const musec_allocator a   = { pool_alloc, pool_free, p };
+    ms_device            *dev = NULL;
+    *p                        = (pool){ 0 };
+    CHECK(musec_ctx_create(&p->from, like->name) == MUSEC_OK, "%s", like->name);
+    CHECK(musec_ctx_create(&dev, like->name) == MUSEC_OK, "%s", like->name);
+    if (dev->kind->stream != NULL) p->stream = dev->kind->stream(dev);
+    CHECK_OK(dev, musec_ctx_set_allocator(dev, &a));
+    return dev;
+}
+
+static void close_on(pool *p, ms_device *dev)
+{
+    musec_ctx_destroy(dev);
+    CHECK(p->out == 0, "%lld pieces were not freed", (long long)p->out);
+    musec_ctx_destroy(p->from);
+}
+
+static const rig_param model[] = {
+    { .name = "a", .role = MUSEC_ROLE_QK, .rows = 24, .cols = 40 },
+    { .name = "b", .role = MUSEC_ROLE_MLP, .rows = 40, .cols = 24 },
+    { .name = "c", .role = MUSEC_ROLE_MLP, .rows = 70, .cols = 9, .layout = { .more = 2 } },
+    { .name = "v", .role = MUSEC_ROLE_VECTOR, .rows = 1, .cols = 9 },
+};
+
+static const struct {
+    const char *name, *options;
+} cases[] = {
+    { "soft-musec", "ns-mode=fast" },
+    { "soft-musec", "ns-mode=paper nesterov=yes" },
+    { "soft-musec", "ns-mode=exact" },
+    { "soft-musec", "ns-mode=accurate threshold=rms:1" },
+    { "musec", "threshold=0.2" },
+    { "spectra", "avg-steps=2 avg-epochs=1" },
+    { "muon", "" },
+    { "adamw", "" },
+};
+
+TEST_EACH_DEVICE(memory_comes_from_the_caller_and_goes_back, dev)
+{
+    for (size_t c = 0; c < COUNT(cases); c++) {
+        pool       p;
+        ms_device *own = open_on(&p, dev);
+        rig        want =
+            rig_make(dev, cases[c].name, cases[c].options, MUSEC_F32, model, COUNT(model), 3);
+        rig got = rig_make(own, cases[c].name, cases[c].options, MUSEC_F32, model, COUNT(model), 3);
+        rig_steps(&want, 0, 3);
+        rig_steps(&got, 0, 3);
+        const int64_t calls = p.calls;
+        rig_steps(&want, 3, 2);
+        rig_steps(&got, 3, 2);
+        CHECK(p.calls == calls && calls > 0, "%s %s: %lld calls, %lld of them in later steps",
+              cases[c].name, cases[c].options, (long long)p.calls, (long long)(p.calls - calls));
+        rig_check_same(&want, &got, cases[c].name, cases[c].options);
+        rig_free(&want), rig_free(&got);
+        close_on(&p, own);
+    }
+}
+
+/* From its call n on the pool has nothing, for every n that the first step comes to. */
+static void check_failures(const ms_device *dev, const char *name, const char *options)
+{
+    pool       p;
+    ms_device *own  = open_on(&p, dev);
+    rig        want = rig_make(own, name, options, MUSEC_F32, model, COUNT(model), 3);
+    rig_step(&want, 0, 1.0);
+    for (int64_t n = 1; n > 0; n++) {
+        pool       q;
+        ms_device *poor = open_on(&q, dev);
+        rig        r    = rig_make(poor, name, options, MUSEC_F32, model, COUNT(model), 3);
+        rig_set_grads(&r, 0, 1.0);
+        const int64_t out     = q.out;
+        q.first               = q.calls + n;
+        const musec_status st = rig_try(&r, 1.0);
+        if (st == MUSEC_OK) {
+            CHECK(n > 3, "%s %s: a step took %lld pieces", name, options, (long long)(n - 1));
+            n = -1; /* the last */
+        } else {
+            CHECK(st == MUSEC_ENOMEM && poor->error.text[0] != '\0', "%s %s: call %lld: %s", name,
+                  options, (long long)n, musec_status_name(st));
+            CHECK(musec_optim_steps(r.opt) == 0, "%s %s: the step counts", name, options);
+            for (size_t i = 0; i < COUNT(model); i++)
+                CHECK(rig_unmoved(&r, i), "%s %s: call %lld moved %s", name, options, (long long)n,
+                      model[i].name);
+            CHECK(q.out >= out, "%s %s: it freed what it did not take", name, options);
+            q.first = 0;
+            rig_go(&r);
+        }
+        rig_check_same(&want, &r, name, options);
+        rig_free(&r);
+        close_on(&q, poor);
+    }
+    rig_free(&want);
+    close_on(&p, own);
+}
+
+TEST_EACH_DEVICE(a_step_without_memory_changes_nothing, dev)
+{
+    for (size_t c = 0; c < COUNT(cases); c++) /* a GPU's solver takes memory of its own */
+        if (!dev->kind->batch_variant || strstr(cases[c].options, "exact") == NULL)
+            check_failures(dev, cases[c].name, cases[c].options);
+}
+
+TEST_EACH_DEVICE(an_allocator_is_set_before_anything_is_allocated, dev)
+{
+    const musec_allocator half = { pool_alloc, NULL, NULL };
+    ms_device            *own  = NULL;
+    void                 *data = NULL;
+    pool                  p    = { 0 };
+    const musec_allocator a    = { pool_alloc, pool_free, &p };
+    CHECK(musec_ctx_create(&own, dev->name) == MUSEC_OK, "%s", dev->name);
+    CHECK(musec_ctx_set_allocator(NULL, &a) == MUSEC_EINVAL, "no context");
+    CHECK_FAILS(&own->error, musec_ctx_set_allocator(own, &half), MUSEC_EINVAL, "both functions");
+    CHECK_OK(own, own->ops->alloc(own, 100, &data));
+    CHECK_FAILS(&own->error, musec_ctx_set_allocator(own, &a), MUSEC_EINVAL, "in use already");
+    own->ops->free(own, data);
+    CHECK_OK(own, musec_ctx_set_allocator(own, &a));
+    CHECK_OK(own, musec_ctx_set_allocator(own, NULL));
+    CHECK_OK(own, own->ops->alloc(own, 100, &data));
+    own->ops->free(own, data);
+    CHECK(p.calls == 0, "the allocator was unset");
+    musec_ctx_destroy(own);
+}
+
+static char aligned[256] __attribute__((aligned(64)));
+static int  odd_frees;
+
+static void *odd_alloc(size_t bytes, void *stream, void *user)
+{
+    (void)bytes, (void)stream, (void)user;
+    return aligned + 8;
+}
+
+static void odd_free(void *data, void *stream, void *user)
+{
+    (void)data, (void)stream, (void)user;
+    odd_frees++;
+}
+
+TEST_EACH_DEVICE(an_address_that_is_not_aligned_is_refused, dev)
+{
+    const musec_allocator a    = { odd_alloc, odd_free, NULL };
+    ms_device            *own  = NULL;
+    void                 *data = NULL;
+    odd_frees                  = 0;
+    CHECK(musec_ctx_create(&own, dev->name) == MUSEC_OK, "%s", dev->name);
+    CHECK_OK(own, musec_ctx_set_allocator(own, &a));
+    CHECK_FAILS(&own->error, own->ops->alloc(own, 100, &data), MUSEC_EINVAL, "multiple of 64");
+    CHECK(data == NULL && odd_frees == 1, "%d frees", odd_frees);
+    musec_ctx_destroy(own);
+}
