@@ -182,12 +182,6 @@ class _Memory:
     def tensor(self, view: L.View) -> torch.Tensor:
         """The memory of a dense view, as a tensor (count, rows, cols) or of one matrix."""
         starts = sorted(self.tensors)
-        if not starts: # SHIM
-            import numpy as np
-            dtype = _torch_dtypes[view.dtype]
-            n = view.count * view.stride
-            t = torch.frombuffer((c.c_char * (n * dtype.itemsize)).from_address(view.data), dtype=dtype)
-            return t.as_strided((view.count, view.rows, view.cols), (view.stride, view.ld, 1))
         start = starts[bisect.bisect_right(starts, view.data) - 1]
         dtype = _torch_dtypes[view.dtype]
         size = dtype.itemsize
