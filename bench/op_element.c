@@ -294,6 +294,35 @@ static musec_status stochastic_round_run(op_args *a)
 
 static bool stochastic_round_has(const op_case *c) { return c->dtype == MUSEC_F32; }
 
+static void join_halves_operands(op_args *a)
+{
+    op_add_mat(a, OP_IN, a->c.m, a->c.n)->mat.dtype = MUSEC_BF16;
+    op_add_mat(a, OP_IN, a->c.m, a->c.n)->mat.dtype = MUSEC_I16;
+    op_add_mat(a, OP_OUT, a->c.m, a->c.n);
+}
+
+static musec_status join_halves_run(op_args *a)
+{
+    return a->d->ops->join_halves(a->d, a->mat[0].mat, a->mat[1].mat, a->mat[2].mat);
+}
+
+/* variant 1: the low half alone */
+static void split_halves_operands(op_args *a)
+{
+    op_add_mat(a, OP_IN, a->c.m, a->c.n);
+    op_mat *high                                     = op_add_mat(a, OP_OUT, a->c.m, a->c.n);
+    high->mat.dtype                                  = MUSEC_BF16;
+    high->absent                                     = a->c.variant == 1;
+    op_add_mat(a, OP_OUT, a->c.m, a->c.n)->mat.dtype = MUSEC_I16;
+}
+
+static musec_status split_halves_run(op_args *a)
+{
+    return a->d->ops->split_halves(a->d, a->mat[0].mat, a->mat[1].mat, a->mat[2].mat);
+}
+
+static bool halves_has(const op_case *c) { return c->dtype == MUSEC_F32; }
+
 /* ---- the rows -------------------------------------------------------------------------------- */
 
 const op_kind op_element_kinds[] = {
@@ -321,6 +350,10 @@ const op_kind op_element_kinds[] = {
     { OP_ROW(decay_add, OP_DECAY_ADD_VARIANTS), .operands = op_decay_add_operands,
       .run = op_decay_add_run, .rounding = op_few, .grad = op_decay_add_grad, .grad_by = 0x3,
       .grad_variant = 1, .shapes = OP_SHAPES_PLAIN },
+    { OP_ROW(join_halves, 1), .operands = join_halves_operands, .run = join_halves_run,
+      .has = halves_has, .rounding = op_exact, .shapes = OP_SHAPES_PLAIN },
+    { OP_ROW(split_halves, 2), .operands = split_halves_operands, .run = split_halves_run,
+      .has = halves_has, .rounding = op_exact, .shapes = OP_SHAPES_PLAIN },
     { OP_ROW(normal, 1), .operands = out_operand, .run = normal_run, .rounding = op_library,
       .shapes = OP_SHAPES_PLAIN, .by_stack = true },
     { OP_ROW(uniform, 1), .operands = out_operand, .run = uniform_run, .rounding = op_few,

@@ -33,7 +33,7 @@ static ms_mat row_of(void *data, int64_t n, musec_dtype dtype)
     };
 }
 
-static void *stored_as(const double *x, int64_t n, musec_dtype dtype)
+void *run_stored(const double *x, int64_t n, musec_dtype dtype)
 {
     void *out = take(n, ms_dtype_bytes(dtype));
     for (int64_t i = 0; i < n; i++)
@@ -65,7 +65,7 @@ run_stack run_stack_make(ms_device *dev, musec_dtype dtype, int64_t rows, int64_
         all[i] = padding;
     for (int64_t e = 0; dense != NULL && e < s.view.count * rows * cols; e++)
         all[place(&s.view, e)] = dense[e];
-    void        *stored = stored_as(all, s.n, dtype);
+    void        *stored = run_stored(all, s.n, dtype);
     const size_t bytes  = (size_t)s.n * ms_dtype_bytes(dtype);
     CHECK_OK(dev, dev->ops->alloc(dev, bytes, &s.view.data));
     CHECK_OK(dev, dev->ops->upload(dev, stored, bytes, s.view.data));
@@ -85,7 +85,12 @@ static double *read_all(ms_device *dev, const run_stack *s)
     return all;
 }
 
-static double rounded(double x, musec_dtype dtype) { return dtype == MUSEC_F32 ? (float)x : x; }
+double run_rounded(double x, musec_dtype dtype)
+{
+    double stored;
+    ms_put(row_of(&stored, 1, dtype), 0, 0, 0, x);
+    return ms_at(row_of(&stored, 1, dtype), 0, 0, 0);
+}
 
 double *run_stack_gather(ms_device *dev, const run_stack *s)
 {
@@ -103,7 +108,7 @@ void run_stack_overwrite(ms_device *dev, const run_stack *s, const double *dense
     double *all = read_all(dev, s);
     for (int64_t e = 0; e < s->view.count * s->view.rows * s->view.cols; e++)
         all[place(&s->view, e)] = dense[e];
-    void *stored = stored_as(all, s->n, s->view.dtype);
+    void *stored = run_stored(all, s->n, s->view.dtype);
     CHECK_OK(dev, dev->ops->upload(dev, stored, (size_t)s->n * ms_dtype_bytes(s->view.dtype),
                                    s->view.data));
     CHECK_OK(dev, dev->ops->sync(dev));
@@ -117,10 +122,10 @@ double *run_stack_read(ms_device *dev, const run_stack *s, double padding)
     double       *dense = take(n, sizeof *dense);
     for (int64_t e = 0; e < n; e++) {
         dense[e]                = all[place(&s->view, e)];
-        all[place(&s->view, e)] = rounded(padding, s->view.dtype);
+        all[place(&s->view, e)] = run_rounded(padding, s->view.dtype);
     }
     for (int64_t i = 0; i < s->n; i++)
-        CHECK(all[i] == rounded(padding, s->view.dtype), "element %lld of the padding is %g",
+        CHECK(all[i] == run_rounded(padding, s->view.dtype), "element %lld of the padding is %g",
               (long long)i, all[i]);
     free(all);
     return dense;
@@ -131,7 +136,7 @@ bool run_stack_holds(ms_device *dev, const run_stack *s, double value)
     double *all  = read_all(dev, s);
     bool    same = true;
     for (int64_t i = 0; i < s->n; i++)
-        same = same && all[i] == rounded(value, s->view.dtype);
+        same = same && all[i] == run_rounded(value, s->view.dtype);
     free(all);
     return same;
 }

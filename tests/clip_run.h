@@ -29,7 +29,9 @@ run_stack run_stack_make(ms_device *dev, musec_dtype dtype, int64_t rows, int64_
 /* The matrices, malloc'ed; fails the test if the padding is no longer what it was. */
 double *run_stack_read(ms_device *dev, const run_stack *s, double padding);
 bool    run_stack_holds(ms_device *dev, const run_stack *s, double value); /* and nothing else */
-/* The matrices alone, of a stack whose padding is nobody's business, and other ones in their place */
+void   *run_stored(const double *x, int64_t n, musec_dtype dtype); /* as on the device; malloc'ed */
+double  run_rounded(double x, musec_dtype dtype);                  /* x as it is stored */
+/* The matrices alone, of a stack whose padding is not looked at; and others in their place. */
 double *run_stack_gather(ms_device *dev, const run_stack *s);
 void    run_stack_overwrite(ms_device *dev, const run_stack *s, const double *dense);
 void    run_stack_free(ms_device *dev, run_stack *s);

@@ -51,8 +51,8 @@ double *rig_normal(const rig *r, size_t p, int64_t step)
 double *rig_start(const rig *r, size_t p)
 {
     double *w = rig_normal(r, p, -1);
-    for (int64_t e = 0; e < rig_elems(r, p) && r->dtype == MUSEC_F32; e++)
-        w[e] = (float)w[e];
+    for (int64_t e = 0; e < rig_elems(r, p); e++)
+        w[e] = run_rounded(w[e], r->dtype);
     return w;
 }
 
@@ -122,7 +122,7 @@ static void put(rig *r, run_stack *s, const double *dense)
         const int64_t b = e / (v->rows * v->cols), i = e / v->cols % v->rows, j = e % v->cols;
         all[b * v->stride + i * v->ld + j] = dense[e];
     }
-    void *stored = oracle_stored(all, s->n, r->dtype);
+    void *stored = run_stored(all, s->n, r->dtype);
     CHECK_OK(r->dev, r->dev->ops->upload(r->dev, stored, (size_t)s->n * ms_dtype_bytes(r->dtype),
                                          s->view.data));
     CHECK_OK(r->dev, r->dev->ops->sync(r->dev));

@@ -89,6 +89,7 @@ typedef enum musec_dtype {
 #define X(name, code, text, bytes) MUSEC_##name = code,
     MUSEC_DTYPE_MAP(X)
 #undef X
+        MUSEC_I16 = 5 /* integers: the state "low" of weights in bf16, and nothing else */
 } musec_dtype;
 
 /* A stack of `count` equal row-major matrices that the CALLER owns, in the memory of the ctx's

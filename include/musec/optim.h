@@ -358,7 +358,7 @@ MUSEC_API musec_status musec_optim_get_state(musec_optim *opt, size_t param, int
 MUSEC_API const char *musec_optim_state_name(const musec_optim *opt, size_t param, size_t index);
 /* That state where it lies in device memory, to be read and written by the caller, until the
  * optimizer is destroyed.  "average", "low" and "master" have the weight's shape and element
- * order, with block 0; "low" is 16-bit integers, and its dtype stands for their size alone.  The
+ * order, with block 0; "low" is of MUSEC_I16.  The
  * others are a stack of all the parameter's matrices, with block -1 (EINVAL if these are not all of
  * one shape), or one of them, by its `block`.  The dtype is what it is stored in: float32 for
  * weights of 16 bits, bf16 with momentum_dtype.

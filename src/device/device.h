@@ -228,9 +228,15 @@ typedef struct ms_device_ops {
                             ms_mat slow, ms_mat u);
     /* w <- (1 - decay) w - step u; cautious: where u w < 0 the weight is not decayed.  u has w's
      * dtype, or 16 bits where w is float32.  copy <- w as stored, rounded to the copy's own dtype;
-     * data NULL: none (grouped) */
+     * data NULL: none.  Where w is bf16 and the copy i16, they are the halves of float32 weights
+     * (halves.h), and the result has the bits that those would have (grouped) */
     musec_status (*decay_add)(ms_device *d, ms_num step, ms_mat u, ms_num decay, bool cautious,
                               ms_mat w, ms_mat copy);
+
+    /* the halves of float32 numbers (halves.h), high in bf16 and low in i16, to numbers and back;
+     * split: high without data is not wanted */
+    musec_status (*join_halves)(ms_device *d, ms_mat high, ms_mat low, ms_mat out);
+    musec_status (*split_halves)(ms_device *d, ms_mat x, ms_mat high, ms_mat low);
 
     /* networks.  Rows are tokens; heads are a stack of (tokens x head) matrices with any strides.
      * No operand is transposed.  A _grad op takes the operands of its op and the gradient of its

@@ -11,6 +11,7 @@ size_t ms_dtype_bytes(musec_dtype dtype)
 #define X(name, code, text, bytes) [MUSEC_##name] = (bytes),
         MUSEC_DTYPE_MAP(X)
 #undef X
+            [MUSEC_I16] = 2,
     };
     return (size_t)dtype < COUNT(of) ? of[dtype] : 0;
 }
@@ -22,6 +23,7 @@ const char *ms_dtype_name(musec_dtype dtype)
     case MUSEC_##name: return text;
         MUSEC_DTYPE_MAP(X)
 #undef X
+    case MUSEC_I16: return "i16";
     }
     return "unknown";
 }
@@ -43,6 +45,7 @@ static const struct {
     [MUSEC_F64]  = { DBL_EPSILON, DBL_MIN, DBL_MAX },
     [MUSEC_BF16] = { 0x1p-7, FLT_MIN, 0x1.fep127 },
     [MUSEC_F16]  = { 0x1p-10, 0x1p-14, 65504.0 },
+    [MUSEC_I16]  = { 1.0, 1.0, 32767.0 },
 };
 
 double ms_dtype_eps(musec_dtype dtype) { return limits[dtype].eps; }

@@ -70,7 +70,8 @@ const char *musec_optim_state_name(const musec_optim *opt, size_t param, size_t 
     while (base->states[n] != NULL)
         n++;
     if (index < n) return base->states[index];
-    return index == n && opt->cfg.avg_steps > 0 ? "average" : NULL;
+    if (opt->cfg.avg_steps > 0 && index == n++) return "average";
+    return index == n ? ms_rest_name(p) : NULL;
 }
 
 static musec_view view_of(ms_mat x)
@@ -112,11 +113,12 @@ static musec_status find_state(musec_optim *opt, size_t param, int64_t block, co
     for (int k = 0; (name = musec_optim_state_name(opt, param, (size_t)k)) != NULL; k++) {
         if (strcmp(name, state) != 0) continue;
         const bool average = strcmp(name, "average") == 0;
-        if (!average) return matrix_state(opt, param, block, k, out);
+        const bool rest    = ms_rest_name(p) != NULL && strcmp(name, ms_rest_name(p)) == 0;
+        if (!average && !rest) return matrix_state(opt, param, block, k, out);
         if (block != 0)
             return ms_fail(&opt->d->error, MUSEC_EINVAL,
                            "\"%s\" of %s is of the whole weight: its block is 0", state, p->name);
-        *out = p->average;
+        *out = average ? p->average : p->rest;
         return MUSEC_OK;
     }
     return ms_fail(&opt->d->error, MUSEC_EINVAL,

@@ -45,8 +45,8 @@ static musec_status absmax_of_shape(ms_step *s, bool weights, size_t first, int6
     ms_mat             x        = opt->params[first].weight;
     int64_t            n = 0, members = 0;
     for (size_t i = first; i < opt->n_params; i++) {
-        const ms_param *p   = &opt->params[i];
-        const ms_mat    one = weights ? p->weight : ms_grad_mat(p, s->grads[i]);
+        const ms_param *p = &opt->params[i];
+        const ms_mat one  = weights ? ms_param_operand(p, MS_WEIGHTS) : ms_grad_mat(p, s->grads[i]);
         if (!must_ask(s, i) || (i > first && !same_shape(one, x))) continue;
         if (members++ == 0) x = one;
         at[i] = s->n_absmax + n;
@@ -105,6 +105,7 @@ static double decay_bound(const ms_step *s, const ms_group *g, size_t i)
     if (g->aux || s->opt->cfg.decay_form != MUSEC_DECAY_COUPLED) return 0.0;
     for (int64_t b = 0; b < p->weight.count; b++)
         absmax = fmax(absmax, s->host->absmax[s->host->weight_at[i] + b]);
+    if (p->weight.dtype == MUSEC_BF16) absmax *= 1.0 + ms_dtype_eps(MUSEC_BF16); /* of halves */
     return ms_step_decay(s, i) * absmax;
 }
 

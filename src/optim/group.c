@@ -70,9 +70,8 @@ ms_part ms_member_part(const ms_step *s, const ms_group *g, int64_t m, ms_operan
 {
     const ms_member *member = &g->members[m];
     const ms_param  *param  = ms_member_param(s->opt, g, m);
-    const ms_mat     x      = what == MS_GRADS     ? ms_grad_mat(param, s->grads[member->param])
-                              : what == MS_WEIGHTS ? param->weight
-                                                   : param->copy;
+    const ms_mat     x      = what == MS_GRADS ? ms_grad_mat(param, s->grads[member->param])
+                                               : ms_param_operand(param, what);
     return ms_block_part(x, &param->blocks[member->block], member->index);
 }
 

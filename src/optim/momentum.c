@@ -30,6 +30,27 @@ static double coupled_decay(const ms_step *s, const ms_group *g, int64_t m)
     return ms_step_decay(s, g->members[m].param);
 }
 
+static musec_dtype weight_dtype(const musec_optim *opt, const ms_group *g, int64_t m)
+{
+    return ms_param_operand(ms_member_param(opt, g, m), MS_WEIGHTS).dtype;
+}
+
+/* The weights of n members in the dtype of their state, for what has no use for halves of them. */
+static musec_status wide_weights(ms_step *s, const ms_group *g, int64_t first, int64_t n,
+                                 ms_mat *out)
+{
+    musec_status st = MUSEC_OK;
+    if (weight_dtype(s->opt, g, first) == g->dtype && !ms_member_in_groups(s->opt, g, first)) {
+        *out = ms_member_list(s, g, first, n, MS_WEIGHTS);
+        return MUSEC_OK;
+    }
+    TRY(ms_scratch_mat(s->opt->d, g->dtype, n, g->rows, g->cols, out));
+    for (int64_t i = 0; i < n; i++)
+        TRY(ms_widen_member(s->opt, &g->members[first + i], ms_mat_slice(*out, i, 1)));
+done:
+    return st;
+}
+
 static musec_dtype grad_dtype(const ms_step *s, const ms_group *g, int64_t m)
 {
     return s->grads[g->members[m].param].dtype;
@@ -43,7 +64,9 @@ static bool in_one_call(const ms_step *s, const ms_group *g, int64_t m, int64_t 
            ms_member_param(opt, g, m)->t == ms_member_param(opt, g, other)->t &&
            grad_dtype(s, g, m) == grad_dtype(s, g, other) &&
            ms_step_beta(s, g, m) == ms_step_beta(s, g, other) &&
-           coupled_decay(s, g, m) == coupled_decay(s, g, other);
+           coupled_decay(s, g, m) == coupled_decay(s, g, other) &&
+           (coupled_decay(s, g, m) == 0.0 ||
+            weight_dtype(opt, g, m) == weight_dtype(opt, g, other));
 }
 
 /* Members from .. from + n - 1 of a span, by one call.  Of out, scaled and observed, each of the
@@ -74,12 +97,10 @@ static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int
 
     if (ms_member_in_groups(opt, g, first)) {
         TRY(gather(opt->d, ms_member_part(s, g, first, MS_GRADS), &p.grad));
-        if (p.coupled_decay != 0.0)
-            TRY(gather(opt->d, ms_member_part(s, g, first, MS_WEIGHTS), &p.weight));
     } else {
-        p.grad   = ms_member_list(s, g, first, n, MS_GRADS);
-        p.weight = ms_member_list(s, g, first, n, MS_WEIGHTS);
+        p.grad = ms_member_list(s, g, first, n, MS_GRADS);
     }
+    if (p.coupled_decay != 0.0) TRY(wide_weights(s, g, first, n, &p.weight));
     p.state[0] = ms_mat_slice(span->momentum, from, n);
     for (int k = 1; g->base->states[k] != NULL; k++)
         p.state[k] = ms_mat_slice(g->state[k], first, n);

@@ -112,6 +112,7 @@ typedef struct ms_param {
     musec_role   role;
     ms_mat       weight;
     ms_mat       copy;   /* the compute copy, of the weight's shape and strides; it may lack data */
+    ms_mat       rest;   /* what a weight of 16 bits lacks (weights.c); else without data */
     musec_block *blocks; /* with counts and group sizes filled in */
     int64_t      n_blocks, n_matrices;
     double       lr_factor;
@@ -226,6 +227,23 @@ musec_status ms_reserve_workspace(musec_optim *opt);
 /* ---- the context of a step ------------------------------------------------------------------- */
 
 typedef enum ms_operand { MS_GRADS, MS_WEIGHTS, MS_COPIES, MS_OPERANDS } ms_operand;
+
+/* weights.c: where a step finds a parameter's weights, and the copies that it writes with them. */
+ms_mat ms_param_operand(const ms_param *p, ms_operand what);
+/* What is kept of a weight of 16 bits: its name (NULL: nothing), bytes and memory. */
+const char  *ms_rest_name(const ms_param *p);
+uint64_t     ms_rest_bytes(const ms_param *p);
+musec_status ms_take_rest(musec_optim *opt, ms_param *p);
+/* Writes the weight of a member, in float32 if it is one of 16 bits, to a dense matrix. */
+musec_status ms_widen_member(musec_optim *opt, const ms_member *m, ms_mat dense);
+/* A part of a weight of 16 bits and of what is kept of it, to float32 and back.  narrow: a weight
+ * without data is not written. */
+musec_status ms_widen(musec_optim *opt, ms_mat weight, ms_mat rest, ms_mat dense);
+musec_status ms_narrow(musec_optim *opt, ms_mat dense, ms_mat weight, ms_mat rest);
+/* A weight of 16 bits to dense float32 in host memory; and what it lacks of such numbers back, for
+ * the weight itself is the caller's.  fetch waits. */
+musec_status ms_fetch_weight(musec_optim *opt, const ms_param *p, void *host);
+musec_status ms_put_weight(musec_optim *opt, const void *host, const ms_param *p);
 
 /* What a step knows of one group. */
 typedef struct ms_group_step {

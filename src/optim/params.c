@@ -131,7 +131,7 @@ static musec_status check_apart(musec_optim *opt, const ms_param *p, const char 
     return st;
 }
 
-enum { UNIT = 4 }; /* bytes that a mark is for, where weights may differ in dtype */
+enum { UNIT = 2 }; /* bytes that a mark is for, where weights may differ in dtype */
 
 /* Marks those addresses from begin to end that a step changes of the parameter. */
 static bool mark_changed(unsigned char *marks, const ms_param *p, uintptr_t begin, uintptr_t end)
@@ -210,6 +210,7 @@ static musec_status copy_blocks(musec_optim *opt, const musec_param *param, ms_p
 static void free_param(musec_optim *opt, ms_param *p)
 {
     opt->d->ops->free(opt->d, p->average.data);
+    opt->d->ops->free(opt->d, p->rest.data);
     free(p->name);
     free(p->blocks);
 }
@@ -260,12 +261,14 @@ musec_status musec_optim_add(musec_optim *opt, const musec_param *param, size_t 
         return ms_fail(e, MUSEC_EINVAL, "%s: role %d, %lld blocks, lr_factor %g", param->name,
                        (int)param->role, (long long)param->n_blocks, param->lr_factor);
     TRY(ms_mat_from_view(opt->d, param->name, param->weight, &p.weight));
-    if (ms_is_16bit(p.weight.dtype))
-        TRY(ms_fail(e, MUSEC_ENOTSUP, "%s: a weight must be f32 or f64, not %s; it may have a copy",
+    if (ms_is_16bit(p.weight.dtype) && param->copy.data != NULL)
+        TRY(ms_fail(e, MUSEC_EINVAL,
+                    "%s: a weight of %s is what a copy is for: it cannot have one as well",
                     param->name, ms_dtype_name(p.weight.dtype)));
     TRY(check_copy(opt, param, &p));
     if (is_matrix_role(param->role) && opt->cfg.operands != MUSEC_F32) /* f32: never shorter */
-        TRY(ms_compute_dtype_check(opt->d, param->name, p.weight.dtype, opt->cfg.operands));
+        TRY(ms_compute_dtype_check(opt->d, param->name, ms_dtype_accum(p.weight.dtype),
+                                   opt->cfg.operands));
     p.role         = param->role;
     p.lr_factor    = param->lr_factor == 0.0 ? 1.0 : param->lr_factor;
     p.lr           = MUSEC_UNSET;
@@ -307,8 +310,9 @@ musec_dtype ms_optim_operands(const musec_optim *opt, musec_dtype dtype)
 static musec_status add_member(musec_optim *opt, const musec_block *b, const ms_param *p,
                                ms_member m)
 {
-    const bool aux = !is_matrix_role(p->role);
-    ms_group  *g   = find_group(opt, b, p->weight.dtype, aux);
+    const bool        aux   = !is_matrix_role(p->role);
+    const musec_dtype dtype = ms_dtype_accum(p->weight.dtype);
+    ms_group         *g     = find_group(opt, b, dtype, aux);
     if (g == NULL) {
         ms_group *grown = realloc(opt->groups, (opt->n_groups + 1) * sizeof *grown);
         if (grown == NULL) return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the groups");
@@ -316,7 +320,7 @@ static musec_status add_member(musec_optim *opt, const musec_block *b, const ms_
         g           = &grown[opt->n_groups++];
         *g          = (ms_group){ .rows        = b->rows,
                                   .cols        = b->cols,
-                                  .dtype       = p->weight.dtype,
+                                  .dtype       = dtype,
                                   .aux         = aux,
                                   .spectral_fn = aux ? MS_SPECTRAL_NONE : opt->spectral_fn };
         g->base     = ms_base_find(aux ? MS_AUX_BASE : opt->cfg.base);
@@ -473,8 +477,10 @@ musec_status ms_optim_prepare(musec_optim *opt)
     }
     for (size_t i = 0; opt->cfg.avg_steps > 0 && i < opt->n_params; i++)
         TRY(take_stack(opt, opt->params[i].weight.count, opt->params[i].weight.rows,
-                       opt->params[i].weight.cols, opt->params[i].weight.dtype,
+                       opt->params[i].weight.cols, ms_dtype_accum(opt->params[i].weight.dtype),
                        &opt->params[i].average));
+    for (size_t i = 0; i < opt->n_params; i++)
+        TRY(ms_take_rest(opt, &opt->params[i]));
     ms_choose_fusion(opt);
     opt->ready = true;
 done:
@@ -483,7 +489,8 @@ done:
         free_groups(opt);
         for (size_t i = 0; i < opt->n_params; i++) {
             opt->d->ops->free(opt->d, opt->params[i].average.data);
-            opt->params[i].average = (ms_mat){ 0 };
+            opt->d->ops->free(opt->d, opt->params[i].rest.data);
+            opt->params[i].average = opt->params[i].rest = (ms_mat){ 0 };
         }
     }
     return st;

@@ -84,14 +84,26 @@ musec_status musec_optim_set_logits(musec_optim *opt, size_t attention, const do
 static musec_status scale_rows_of(musec_optim *opt, size_t param, int64_t first, int64_t rows,
                                   double factor)
 {
-    const ms_mat w = opt->params[param].weight, copy = opt->params[param].copy;
-    const ms_mat part = ms_mat_part(w, first, rows, 0, w.cols);
-    musec_status st   = MUSEC_OK;
+    const ms_param *p = &opt->params[param];
+    const ms_mat    w = ms_param_operand(p, MS_WEIGHTS), copy = ms_param_operand(p, MS_COPIES);
+    const ms_mat    part = ms_mat_part(w, first, rows, 0, w.cols);
+    const ms_mark   mark = ms_arena_mark(&opt->d->scratch);
+    ms_mat          wide = part, beside = copy;
+    musec_status    st = MUSEC_OK;
     if (rows == 0) return MUSEC_OK;
-    TRY(opt->d->ops->scale(opt->d, ms_const(factor), part));
-    if (copy.data != NULL)
-        TRY(opt->d->ops->copy(opt->d, part, ms_mat_part(copy, first, rows, 0, w.cols)));
+    if (copy.data != NULL) beside = ms_mat_part(copy, first, rows, 0, w.cols);
+    const bool halves = w.dtype == MUSEC_BF16;
+    if (halves) {
+        TRY(ms_scratch_mat(opt->d, MUSEC_F32, 1, rows, w.cols, &wide));
+        TRY(ms_widen(opt, part, beside, wide));
+    }
+    TRY(opt->d->ops->scale(opt->d, ms_const(factor), wide));
+    if (halves)
+        TRY(ms_narrow(opt, wide, part, beside));
+    else if (copy.data != NULL)
+        TRY(opt->d->ops->copy(opt->d, part, beside));
 done:
+    ms_arena_reset(&opt->d->scratch, mark);
     return st;
 }
 

@@ -25,18 +25,15 @@ musec_status ms_report_paths(musec_optim *opt, int64_t n, ms_report **out)
 void ms_report_paths_free(ms_report *paths) { free(paths); }
 
 /* The norm of a block whose rows lie in groups is that of its gathered rows. */
-static musec_status weight_norm(musec_optim *opt, const ms_member *m, int64_t rows, double *norm)
+static musec_status weight_norm(musec_optim *opt, const ms_group *g, int64_t m, double *norm)
 {
-    const ms_param *p     = &opt->params[m->param];
-    const ms_part   part  = ms_block_part(p->weight, &p->blocks[m->block], m->index);
-    const ms_mark   mark  = ms_arena_mark(&opt->d->scratch);
-    int64_t         bad   = -1;
-    double          count = 0.0;
-    ms_mat          dense;
-    musec_status    st = MUSEC_OK;
-    TRY(ms_scratch_mat(opt->d, p->weight.dtype, 1, rows, part.first.cols, &dense));
-    for (int64_t k = 0; k < part.groups; k++)
-        TRY(opt->d->ops->copy(opt->d, ms_part_group(part, k), ms_dense_group(dense, part, k)));
+    const ms_mark mark  = ms_arena_mark(&opt->d->scratch);
+    int64_t       bad   = -1;
+    double        count = 0.0;
+    ms_mat        dense;
+    musec_status  st = MUSEC_OK;
+    TRY(ms_scratch_mat(opt->d, g->dtype, 1, g->rows, g->cols, &dense));
+    TRY(ms_widen_member(opt, &g->members[m], dense));
     TRY(ms_first_nonfinite(opt->d, dense, &bad, &count));
     *norm = NAN;
     if (bad < 0) TRY(ms_norm2_lanczos(opt->d, dense, NORM_STEPS, opt->cfg.seed, norm));
@@ -115,7 +112,7 @@ static musec_status measure(musec_optim *opt, ms_group *g, int64_t m, ms_mat bef
     out->update_norm2 = stats.norm2 * scale;
     out->update_rms   = stats.fro * scale / sqrt((double)(g->rows * g->cols));
     out->update_erank = stats.effective_rank;
-    TRY(weight_norm(opt, &g->members[m], g->rows, &out->weight_norm2));
+    TRY(weight_norm(opt, g, m, &out->weight_norm2));
     out->step = opt->t + 1;
 done:
     return st;
@@ -246,7 +243,7 @@ static musec_dtype operands_dtype(const musec_optim *opt)
 {
     musec_dtype dtype = MUSEC_F32; /* of the matrices, if they are all of one */
     for (size_t i = 0; i < opt->n_params; i++) {
-        dtype = opt->params[i].weight.dtype;
+        dtype = ms_dtype_accum(opt->params[i].weight.dtype);
         if (dtype == MUSEC_F32) break;
     }
     return ms_optim_operands(opt, dtype);
@@ -319,6 +316,8 @@ static void describe_param(const musec_optim *opt, const ms_param *p, text *t)
             add(t, " in %lld groups of rows", (long long)(k->rows / k->group_rows));
         if (matrix) add(t, " factor %g", ms_shape_factor(opt->cfg.shape_rule, k->rows, k->cols));
     }
+    if (p->weight.dtype == MUSEC_BF16) add(t, "; bf16, with the lower halves of float32");
+    if (p->weight.dtype == MUSEC_F16) add(t, "; f16, with a master in float32");
     if (p->lr >= 0.0) add(t, "; lr %g", p->lr);
     if (p->lr_factor != 1.0) add(t, "; lr times %g", p->lr_factor);
     if (p->weight_decay >= 0.0) add(t, "; weight decay %g", p->weight_decay);

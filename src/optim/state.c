@@ -1,12 +1,12 @@
 /* state.c - the state of an optimizer, matrix by matrix and as a safetensors file.
  *
  * In the file the state of matrix m of parameter p is the tensor "p/m/NAME" (rows x cols), epoch
- * averages are "p/average"; the metadata hold the rule, the momentum form and its beta, the
- * steps taken, for each parameter the steps it took part in, and, where products have operands
- * of 16 bits, the bounds that their scales come from, so that a run goes on with the same bits;
- * files without them are read too.  Loading reads and checks everything before it changes
- * anything.  Heavy-ball momentum is that of the average divided by beta; momentum in bf16 is
- * written as float32 and rounded to nearest when it is read. */
+ * averages are "p/average", and weights of 16 bits "p/master", in float32; the metadata hold the
+ * rule, the momentum form and its beta, the steps taken, for each parameter the steps it took part
+ * in, and, where products have operands of 16 bits, the bounds that their scales come from, so that
+ * a run goes on with the same bits; files without them are read too.  Loading reads and checks
+ * everything before it changes anything.  Heavy-ball momentum is that of the average divided by
+ * beta; momentum in bf16 is written as float32 and rounded to nearest when it is read. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -101,7 +101,7 @@ static musec_status fetch_average(musec_optim *opt, const ms_param *p, const ms_
 {
     const musec_block *b     = &p->blocks[m->block];
     const ms_mat       w     = p->weight;
-    const size_t       each  = ms_dtype_bytes(w.dtype);
+    const size_t       each  = ms_dtype_bytes(p->average.dtype);
     char              *whole = malloc(file_bytes(p->average));
     musec_status       st    = MUSEC_OK;
     if (whole == NULL) TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the average"));
@@ -159,6 +159,8 @@ typedef struct item {
     ms_mat where;
     bool   momentum; /* in the units of the momentum form */
     void  *host;     /* what was read, malloc'ed */
+    /* a weight of 16 bits, in float32: `where` has no data */
+    const ms_param *weight;
 } item;
 
 typedef struct items {
@@ -201,10 +203,17 @@ static musec_status list_items(musec_optim *opt, items *all)
                              opt->params[g->members[m].param].name, g->members[m].matrix,
                              g->base->states[s]));
     }
-    for (size_t i = 0; i < opt->n_params; i++)
-        if (opt->params[i].average.data != NULL)
-            TRY(add_item(opt, all, opt->params[i].average, false, opt->params[i].name, -1,
-                         "average"));
+    for (size_t i = 0; i < opt->n_params; i++) {
+        const ms_param *p    = &opt->params[i];
+        ms_mat          wide = p->weight;
+        if (p->average.data != NULL)
+            TRY(add_item(opt, all, p->average, false, p->name, -1, "average"));
+        if (p->rest.data == NULL) continue;
+        wide.data  = NULL;
+        wide.dtype = MUSEC_F32;
+        TRY(add_item(opt, all, wide, false, p->name, -1, "master"));
+        all->list[all->n - 1].weight = p;
+    }
 done:
     return st;
 }
@@ -292,9 +301,9 @@ done:
 
 /* The state is written tensor by tensor: memory holds one of them at a time. */
 struct source {
-    ms_device  *d;
-    const item *list;
-    void       *host; /* holds the largest */
+    musec_optim *opt;
+    const item  *list;
+    void        *host; /* holds the largest */
 };
 
 static musec_status next_item(ms_error *e, void *arg, size_t index, const void **data)
@@ -302,7 +311,9 @@ static musec_status next_item(ms_error *e, void *arg, size_t index, const void *
     const struct source *s = arg;
     (void)e; /* the device has filled its own error */
     *data = s->host;
-    return fetch_wide(s->d, s->list[index].where, s->host);
+    if (s->list[index].weight != NULL)
+        return ms_fetch_weight(s->opt, s->list[index].weight, s->host);
+    return fetch_wide(s->opt->d, s->list[index].where, s->host);
 }
 
 static size_t max_bytes(const items *all)
@@ -328,7 +339,7 @@ musec_status musec_optim_save(musec_optim *opt, const char *path)
     TRY(make_metadata(opt, &meta));
     tensors = calloc(all.n + 1, sizeof *tensors);
     pairs   = calloc(meta.n, sizeof *pairs);
-    source  = (struct source){ opt->d, all.list, malloc(max_bytes(&all)) };
+    source  = (struct source){ opt, all.list, malloc(max_bytes(&all)) };
     if (tensors == NULL || pairs == NULL || source.host == NULL) TRY(no_memory(opt));
     for (size_t i = 0; i < meta.n; i++) {
         pairs[i][0] = meta.pairs[i].key;
@@ -561,7 +572,8 @@ musec_status musec_optim_load(musec_optim *opt, const char *path)
     for (size_t i = 0; i < all.n; i++)
         TRY(read_item(opt, &s, &all.list[i], factor));
     for (size_t i = 0; i < all.n; i++)
-        TRY(put(opt->d, all.list[i].host, all.list[i].where));
+        TRY(all.list[i].weight != NULL ? ms_put_weight(opt, all.list[i].host, all.list[i].weight)
+                                       : put(opt->d, all.list[i].host, all.list[i].where));
     TRY(set_bounds(opt, known, factor));
     for (size_t i = 0; i < opt->n_params; i++)
         opt->params[i].t = (int64_t)steps[i];

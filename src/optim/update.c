@@ -164,9 +164,12 @@ done:
 /* Says whether one call may update the weights of both members. */
 static bool in_one_call(const ms_step *s, const ms_group *g, int64_t m, int64_t other)
 {
-    const musec_optim *opt = s->opt;
-    const ms_mat x = ms_member_param(opt, g, m)->copy, y = ms_member_param(opt, g, other)->copy;
-    double       size[2], decay[2];
+    const musec_optim *opt  = s->opt;
+    const ms_param    *of_x = ms_member_param(opt, g, m), *of_y = ms_member_param(opt, g, other);
+    const ms_mat       x = ms_param_operand(of_x, MS_COPIES), y = ms_param_operand(of_y, MS_COPIES);
+    if (ms_param_operand(of_x, MS_WEIGHTS).dtype != ms_param_operand(of_y, MS_WEIGHTS).dtype)
+        return false;
+    double size[2], decay[2];
     if ((ms_step_lr_at(s, g->members[m].param) == NULL) !=
         (ms_step_lr_at(s, g->members[other].param) == NULL))
         return false;
@@ -185,7 +188,7 @@ static musec_status update_some(ms_step *s, const ms_group *g, int64_t first, in
     const ms_device_ops *op   = opt->d->ops;
     const int            form = ms_group_config(opt, g)->decay_form;
     const bool    cautious    = form == MUSEC_DECAY_CAUTIOUS || form == MUSEC_DECAY_CAUTIOUS_LR2;
-    const bool    copied      = ms_member_param(opt, g, first)->copy.data != NULL;
+    const bool    copied = ms_param_operand(ms_member_param(opt, g, first), MS_COPIES).data != NULL;
     double       *sizes = s->host->step_size, *decays = s->host->decay;
     const ms_mark mark = ms_arena_mark(&opt->d->scratch);
     ms_mat        copy = { 0 };
@@ -240,6 +243,21 @@ int64_t ms_picked_epoch(const musec_optim *opt)
     return (int64_t)(u * (double)k);
 }
 
+/* Matrix b of a weight in halves. */
+static musec_status average_halves(musec_optim *opt, const ms_param *p, int64_t b, double share)
+{
+    const ms_mark mark = ms_arena_mark(&opt->d->scratch);
+    ms_mat        wide;
+    musec_status  st = MUSEC_OK;
+    TRY(ms_scratch_mat(opt->d, MUSEC_F32, 1, p->weight.rows, p->weight.cols, &wide));
+    TRY(ms_widen(opt, ms_mat_slice(p->weight, b, 1), ms_mat_slice(p->rest, b, 1), wide));
+    TRY(opt->d->ops->axpby(opt->d, ms_const(share), wide, ms_const(1.0 - share),
+                           ms_mat_slice(p->average, b, 1)));
+done:
+    ms_arena_reset(&opt->d->scratch, mark);
+    return st;
+}
+
 /* Of K epochs of T steps one is picked beforehand, uniformly; while it runs, the average of its
  * weights is kept: average <- average + (W - average) / t. */
 musec_status ms_update_averages(musec_optim *opt)
@@ -249,9 +267,14 @@ musec_status ms_update_averages(musec_optim *opt)
     musec_status  st    = MUSEC_OK;
     if (T == 0 || epoch != ms_picked_epoch(opt)) return MUSEC_OK;
     const double share = 1.0 / (double)((opt->t - 1) % T + 1);
-    for (size_t i = 0; i < opt->n_params; i++)
-        TRY(opt->d->ops->axpby(opt->d, ms_const(share), opt->params[i].weight,
-                               ms_const(1.0 - share), opt->params[i].average));
+    for (size_t i = 0; i < opt->n_params; i++) {
+        const ms_param *p = &opt->params[i];
+        for (int64_t b = 0; p->weight.dtype == MUSEC_BF16 && b < p->weight.count; b++)
+            TRY(average_halves(opt, p, b, share));
+        if (p->weight.dtype != MUSEC_BF16)
+            TRY(opt->d->ops->axpby(opt->d, ms_const(share), ms_param_operand(p, MS_WEIGHTS),
+                                   ms_const(1.0 - share), p->average));
+    }
 done:
     return st;
 }

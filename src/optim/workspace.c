@@ -45,6 +45,15 @@ uint64_t ms_spectral_bytes(const musec_optim_config *cfg, const ms_group *g, boo
            (cfg->ns_mode == MUSEC_NS_ACCURATE && !short_operands ? spectrum : 0);
 }
 
+/* Are there weights in halves that coupled decay reads in float32? */
+static bool has_halves(const musec_optim *opt, const ms_group *g)
+{
+    bool any = false;
+    for (int64_t m = 0; opt->cfg.decay_form == MUSEC_DECAY_COUPLED && m < g->count; m++)
+        any = any || ms_member_param(opt, g, m)->weight.dtype == MUSEC_BF16;
+    return any;
+}
+
 /* Bytes of each matrix in a chunk: direction, update, look-ahead (Nesterov), the widened momentum
  * where it is stored in bf16, and the operator's workspace.  Where averaging rounds the direction
  * to 16 bits, that is the operator's input, and a clip that is stored goes into the state; Muon
@@ -53,11 +62,12 @@ uint64_t ms_spectral_bytes(const musec_optim_config *cfg, const ms_group *g, boo
 static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
 {
     const uint64_t size = (uint64_t)(g->rows * g->cols), wide = ms_dtype_bytes(g->dtype);
-    const uint64_t r       = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
-    const uint64_t one     = size * wide + MS_ARENA_ALIGN;
-    const uint64_t ahead   = opt->cfg.nesterov ? 1 : 0;
-    const uint64_t widened = ms_state_dtype(opt, g) != g->dtype ? 1 : 0;
-    const bool     cached =
+    const uint64_t r     = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
+    const uint64_t one   = size * wide + MS_ARENA_ALIGN;
+    const uint64_t ahead = opt->cfg.nesterov ? 1 : 0;
+    const uint64_t widened =
+        (ms_state_dtype(opt, g) != g->dtype ? 1 : 0) + (has_halves(opt, g) ? 1 : 0);
+    const bool cached =
         ms_group_caches_gram_norms(opt, g) && !opt->cfg.nesterov; /* to look ahead */
     const uint64_t each     = ms_dtype_bytes(g->operands),
                    spectral = ms_spectral_bytes(&opt->cfg, g, cached);
@@ -71,6 +81,12 @@ static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
     return spectral + (2 + ahead + widened) * one + (ms_is_16bit(g->operands) ? passes : 0);
 }
 
+/* Bytes of the numbers of all matrices (check_gradients.c) and of rates on the device (update.c) */
+static uint64_t numbers_bytes(const musec_optim *opt)
+{
+    return (7 * (uint64_t)opt->host->capacity + MS_STEP_NUMBERS) * sizeof(double);
+}
+
 /* Bytes needed once: a gradient and a weight whose rows are gathered, small vectors, and, where
  * steps are measured, a spectrum in float64, of a matrix that may have to be widened first. */
 static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
@@ -78,9 +94,7 @@ static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
     const uint64_t size  = (uint64_t)(g->rows * g->cols);
     const uint64_t small = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
     const uint64_t parts = 2 * (size * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN);
-    uint64_t       bytes = parts + (uint64_t)32 * MS_ARENA_ALIGN +
-                     (7 * (uint64_t)opt->host->capacity + MS_STEP_NUMBERS) *
-                         sizeof(double); /* check_gradients.c, rates on the device in update.c */
+    uint64_t       bytes = parts + (uint64_t)32 * MS_ARENA_ALIGN + numbers_bytes(opt);
     if (opt->cfg.report_every > 0 && !g->aux)
         bytes +=
             4 * size + 8 * (3 * size + 12 * small * small + 64 * (uint64_t)(g->rows + g->cols));
@@ -117,6 +131,20 @@ static uint64_t chunk_bytes(const musec_optim *opt, const ms_group *g, bool pred
     return (matrix_bytes(opt, g) - there) * (uint64_t)g->chunk;
 }
 
+/* Bytes behind the groups, where what the step moved is read or scaled as a whole: a matrix in
+ * float32 for a weight in halves. */
+static uint64_t behind_bytes(const musec_optim *opt)
+{
+    uint64_t max = 0;
+    for (size_t i = 0; i < opt->n_params; i++) {
+        const ms_mat   w    = opt->params[i].weight;
+        const uint64_t size = (uint64_t)(w.rows * w.cols) * ms_dtype_bytes(MUSEC_F32);
+        if (w.dtype == MUSEC_BF16 && size > max) max = size;
+    }
+    if (max == 0 || (opt->cfg.avg_steps == 0 && !opt->row->qk_clip)) return 0;
+    return max + 2 * MS_ARENA_ALIGN + numbers_bytes(opt);
+}
+
 /* The most bytes that any group needs, alone or fused, with what is needed once. */
 static uint64_t max_bytes(const musec_optim *opt, bool predicted, bool fused)
 {
@@ -133,7 +161,7 @@ static uint64_t max_bytes(const musec_optim *opt, bool predicted, bool fused)
         }
         if (bytes + once > max) max = bytes + once;
     }
-    return max;
+    return max > behind_bytes(opt) ? max : behind_bytes(opt);
 }
 
 /* Bytes of all directions that are averaged on predictions, before any group is stepped. */
@@ -191,6 +219,7 @@ musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64
         const ms_mat m = opt->params[i].average;
         if (m.data != NULL)
             bytes += (uint64_t)(m.count * m.rows * m.cols) * ms_dtype_bytes(m.dtype);
+        bytes += ms_rest_bytes(&opt->params[i]);
     }
     if (workspace != NULL) *workspace = step_bytes(opt);
     if (state != NULL) *state = bytes;

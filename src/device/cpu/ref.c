@@ -13,6 +13,7 @@
 
 #include "core/clock.h"
 #include "core/half.h"
+#include "core/halves.h"
 #include "core/stochastic_round.h"
 #include MS_SCALAR_PROGRAMS
 
@@ -221,6 +222,35 @@ static musec_status ref_moments(ms_device *d, ms_moments rates, ms_mat g, ms_mat
     return MUSEC_OK;
 }
 
+/* Element (b, i, j) of the numbers whose halves are given, and back. */
+static double joined_at(ms_mat high, ms_mat low, int64_t b, int64_t i, int64_t j)
+{
+    const uint32_t  bits = ms_bits_of_float((float)ms_at(high, b, i, j));
+    const ms_halves h    = { (uint16_t)(bits >> 16), (int16_t)ms_at(low, b, i, j) };
+    return ms_float_of_bits(ms_halves_join(h));
+}
+
+static void put_split(double value, ms_mat high, ms_mat low, int64_t b, int64_t i, int64_t j)
+{
+    const ms_halves h = ms_halves_split(ms_bits_of_float((float)value));
+    if (high.data != NULL) ms_put(high, b, i, j, ms_float_of_bf16(h.high));
+    ms_put(low, b, i, j, h.low);
+}
+
+static musec_status ref_join_halves(ms_device *d, ms_mat high, ms_mat low, ms_mat out)
+{
+    foreach (out)
+        ms_put(out, b, i, j, joined_at(high, low, b, i, j));
+    return MUSEC_OK;
+}
+
+static musec_status ref_split_halves(ms_device *d, ms_mat x, ms_mat high, ms_mat low)
+{
+    foreach (x)
+        put_split(ms_at(x, b, i, j), high, low, b, i, j);
+    return MUSEC_OK;
+}
+
 /* Signs are compared, not u w with 0, because the product of small numbers is 0.  The decay is
  * w - decay w, not (1 - decay) w: a device that uses float32 would round 1 - decay, and so a decay
  * of 1e-6 by up to 3 %, in the same direction at every step. */
@@ -228,11 +258,18 @@ static musec_status ref_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num de
                                   ms_mat w, ms_mat copy)
 {
     assert(u.rows == w.rows && u.cols == w.cols);
+    const bool halves = copy.data != NULL && copy.dtype == MUSEC_I16;
     foreach (w) {
-        const double uv = ms_at(u, b, i, j), wv = ms_at(w, b, i, j);
+        const double uv      = ms_at(u, b, i, j);
+        const double wv      = halves ? joined_at(w, copy, b, i, j) : ms_at(w, b, i, j);
         const bool   against = (uv < 0.0 && wv > 0.0) || (uv > 0.0 && wv < 0.0);
         const double rate    = cautious && against ? 0.0 : ms_num_at(decay, b);
-        ms_put(w, b, i, j, wv - (rate * wv + ms_num_at(step, b) * uv));
+        const double value   = wv - (rate * wv + ms_num_at(step, b) * uv);
+        if (halves) {
+            put_split(value, w, copy, b, i, j);
+            continue;
+        }
+        ms_put(w, b, i, j, value);
         if (copy.data != NULL) ms_put(copy, b, i, j, ms_at(w, b, i, j));
     }
     return MUSEC_OK;
@@ -363,6 +400,8 @@ void ms_device_ref_ops(ms_device_ops *table)
         .prescale         = ref_prescale,
         .moments          = ref_moments,
         .decay_add        = ref_decay_add,
+        .join_halves      = ref_join_halves,
+        .split_halves     = ref_split_halves,
         .sum              = ref_sum,
         .sumsq            = ref_sumsq,
         .trace            = ref_trace,

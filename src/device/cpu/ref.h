@@ -37,6 +37,7 @@ static inline double ms_at(ms_mat x, int64_t b, int64_t i, int64_t j)
     case MUSEC_F32: return (double)*(const float *)p;
     case MUSEC_BF16: return (double)ms_float_of_bf16(*(const uint16_t *)p);
     case MUSEC_F16: return (double)ms_float_of_f16(*(const uint16_t *)p);
+    case MUSEC_I16: return (double)*(const int16_t *)p;
     default: return *(const double *)p;
     }
 }
@@ -48,6 +49,7 @@ static inline void ms_put(ms_mat x, int64_t b, int64_t i, int64_t j, double valu
     case MUSEC_F32: *(float *)p = (float)value; break;
     case MUSEC_BF16: *(uint16_t *)p = ms_bf16_of_double(value); break;
     case MUSEC_F16: *(uint16_t *)p = ms_f16_of_double(value); break;
+    case MUSEC_I16: *(int16_t *)p = (int16_t)value; break; /* whole, and in range */
     default: *(double *)p = value; break;
     }
 }

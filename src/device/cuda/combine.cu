@@ -49,19 +49,21 @@ static musec_status cuda_axpby(ms_device *d, ms_num alpha, ms_mat x, ms_num beta
 }
 
 /* Dtypes that have kernels of their own: in an optimizer step, averages of momentum and gradient
- * (grouped), stored, rounded or both, the rounded one first; in operators on 16-bit operands, Gram
- * matrices and polynomials (stacks). */
+ * (grouped), which may be of bf16, stored, rounded or both, the rounded one first; in operators on
+ * 16-bit operands, Gram matrices and polynomials (stacks). */
 template <int T, bool Lists> struct combine_kinds {
     typedef choice<> hot;
 };
 template <> struct combine_kinds<1, true> {
     typedef choice<kinds<MUSEC_F32, MUSEC_F32, MUSEC_F32>, kinds<MUSEC_F32, MUSEC_F32, MUSEC_F16>,
-                   kinds<MUSEC_F32, MUSEC_F32, MUSEC_BF16>>
+                   kinds<MUSEC_F32, MUSEC_F32, MUSEC_BF16>, kinds<MUSEC_F32, MUSEC_BF16, MUSEC_F32>,
+                   kinds<MUSEC_F32, MUSEC_BF16, MUSEC_F16>>
         hot;
 };
 template <> struct combine_kinds<2, true> {
     typedef choice<kinds<MUSEC_F32, MUSEC_F32, MUSEC_F16, MUSEC_F32>,
-                   kinds<MUSEC_F32, MUSEC_F32, MUSEC_BF16, MUSEC_F32>>
+                   kinds<MUSEC_F32, MUSEC_F32, MUSEC_BF16, MUSEC_F32>,
+                   kinds<MUSEC_F32, MUSEC_BF16, MUSEC_F16, MUSEC_F32>>
         hot;
 };
 template <> struct combine_kinds<1, false> {

@@ -27,6 +27,7 @@ static __device__ inline Real load(const void *p, int64_t i, musec_dtype dtype)
     case MUSEC_F32: return (Real)((const float *)p)[i];
     case MUSEC_BF16: return (Real)__bfloat162float(((const __nv_bfloat16 *)p)[i]);
     case MUSEC_F16: return (Real)__half2float(((const __half *)p)[i]);
+    case MUSEC_I16: return (Real)((const int16_t *)p)[i];
     default: return (Real)((const double *)p)[i];
     }
 }
@@ -44,6 +45,7 @@ static __device__ inline void store(void *p, int64_t i, musec_dtype dtype, Real 
     case MUSEC_F32: ((float *)p)[i] = (float)x; break;
     case MUSEC_BF16: ((__nv_bfloat16 *)p)[i] = to_bf16(x); break;
     case MUSEC_F16: ((__half *)p)[i] = to_f16(x); break;
+    case MUSEC_I16: ((int16_t *)p)[i] = (int16_t)x; break;
     default: ((double *)p)[i] = (double)x; break;
     }
 }

@@ -172,6 +172,7 @@ template <typename Real> static __device__ inline Real value_of(uint64_t bits, m
         case MUSEC_F32: return (Real)__uint_as_float((uint32_t)bits);
         case MUSEC_BF16: return (Real)__uint_as_float((uint32_t)bits << 16);
         case MUSEC_F16: return (Real)__half2float(__ushort_as_half((unsigned short)bits));
+        case MUSEC_I16: return (Real)(int16_t)bits;
         default: return (Real)__longlong_as_double((long long)bits);
         }
     }
@@ -269,6 +270,12 @@ static __device__ inline void unpack(const raw_vector &r, musec_dtype dtype, Rea
             }
             return;
         }
+        if (type == MUSEC_I16) {
+#pragma unroll
+            for (int k = 0; k < W; k++)
+                x[k] = (Real)(int16_t)(r.word[k / 2] >> (k % 2 * 16));
+            return;
+        }
         if constexpr (W <= 4) {
 #pragma unroll
             for (int k = 0; k < W && type == MUSEC_F32; k++)
@@ -302,6 +309,12 @@ static __device__ inline raw_vector pack(const Real (&x)[W], musec_dtype dtype)
 #pragma unroll
             for (int k = 0; k < W; k += 2)
                 r.word[k / 2] = pair_of(x[k], x[k + 1], type == MUSEC_BF16);
+            return r;
+        }
+        if (type == MUSEC_I16) {
+#pragma unroll
+            for (int k = 0; k < W; k++)
+                r.word[k / 2] |= (uint32_t)(uint16_t)(int16_t)x[k] << (k % 2 * 16);
             return r;
         }
         if constexpr (W <= 4) {

@@ -1,6 +1,7 @@
-/* update.cu - the element ops of optimizers: moments and steps. */
+/* update.cu - the element ops of optimizers: moments, steps, and weights in two halves. */
 #include <math.h>
 
+#include "core/halves.h"
 #include "device/cuda/element.cuh"
 
 /* ---- moments --------------------------------------------------------------------------------- */
@@ -103,24 +104,53 @@ template <typename R, bool Listed> struct decay_add_op : element_op {
     }
 };
 
+/* A float32 from its halves as they were read, and back to be stored: conversions that are exact,
+ * since the high half is a bf16 and the low one an integer. */
+static __device__ inline float joined(float high, float low)
+{
+    const ms_halves h = { (uint16_t)(__float_as_uint(high) >> 16), (int16_t)low };
+    return __uint_as_float(ms_halves_join(h));
+}
+
+static __device__ inline void split(float x, float *high, float *low)
+{
+    const ms_halves h = ms_halves_split(__float_as_uint(x));
+    *high             = __uint_as_float((uint32_t)h.high << 16);
+    *low              = (float)h.low;
+}
+
+/* Operands u, high, low: the same of float32 weights in two halves. */
+template <bool Listed> struct decay_add_halves_op : decay_add_op<float, Listed> {
+    typedef decay_add_op<float, Listed> whole;
+    enum { READS = 7 };
+    template <bool Lists>
+    using Hot =
+        choice<kinds<MUSEC_F32, MUSEC_BF16, MUSEC_I16>, kinds<MUSEC_F16, MUSEC_BF16, MUSEC_I16>>;
+    __device__ void apply(const typename whole::numbers &c, float (&v)[3], const place &at) const
+    {
+        v[whole::WEIGHT] = joined(v[whole::WEIGHT], v[whole::COPY]);
+        whole::apply(c, v, at);
+        split(v[whole::WEIGHT], &v[whole::WEIGHT], &v[whole::COPY]);
+    }
+};
+
 static bool is_listed(ms_num n) { return n.each.data == NULL && n.host != NULL; }
 
-template <typename R>
+template <typename Plain, typename Op>
 static musec_status decay_add_in(ms_device *d, ms_num step, ms_num decay, bool cautious,
-                                 const element_call<3> &call)
+                                 musec_dtype dtype, const element_call<3> &call)
 {
     const bool listed = is_listed(step) || is_listed(decay);
     if (!listed) {
-        decay_add_op<R, false> op = {};
+        Plain op = {};
         op.step = number_of(step), op.decay = number_of(decay);
-        op.cautious = cautious, op.dtype = call.mat[op.WEIGHT].dtype;
+        op.cautious = cautious, op.dtype = dtype;
         return run_elements(d, "decay_add", op, call);
     }
-    typedef decay_add_op<R, true> Op;
-    Op                            op = {};
+    Op op   = {};
     op.step = { step.each.data, step.value }, op.decay = { decay.each.data, decay.value };
     op.step_listed = is_listed(step), op.decay_listed = is_listed(decay);
-    op.cautious = cautious, op.dtype = call.mat[op.WEIGHT].dtype;
+    op.cautious = cautious, op.dtype = dtype;
     return run_lists(d, "decay_add", op, call, [&](Op *of, int64_t first, int64_t n) {
         for (int64_t b = 0; b < n; b++) {
             if (of->step_listed) of->steps[b] = step.host[first + b];
@@ -137,12 +167,55 @@ static musec_status cuda_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num d
                       decay.host != NULL;
     const element_call<3> call = { { u, w, copy }, 3u | with, false, each };
     assert(u.rows == w.rows && u.cols == w.cols);
-    return has_f64(call) ? decay_add_in<double>(d, step, decay, cautious, call)
-                         : decay_add_in<float>(d, step, decay, cautious, call);
+    if (copy.data != NULL && copy.dtype == MUSEC_I16)
+        return decay_add_in<decay_add_halves_op<false>, decay_add_halves_op<true>>(
+            d, step, decay, cautious, MUSEC_F32, call);
+    if (has_f64(call))
+        return decay_add_in<decay_add_op<double, false>, decay_add_op<double, true>>(
+            d, step, decay, cautious, w.dtype, call);
+    return decay_add_in<decay_add_op<float, false>, decay_add_op<float, true>>(
+        d, step, decay, cautious, w.dtype, call);
+}
+
+/* ---- halves ---------------------------------------------------------------------------------- */
+
+struct join_op : element_op { /* operands high, low, out */
+    typedef float Real;
+    enum { N = 3, READS = 3, WRITES = 4 };
+    template <bool Lists> using Hot = choice<kinds<MUSEC_BF16, MUSEC_I16, MUSEC_F32>>;
+    __device__ void apply(const numbers &, float (&v)[N], const place &) const
+    {
+        v[2] = joined(v[0], v[1]);
+    }
+};
+
+struct split_op : element_op { /* operands x, high, low */
+    typedef float Real;
+    enum { N = 3, READS = 1, WRITES = 6 };
+    template <bool Lists> using Hot = choice<kinds<MUSEC_F32, MUSEC_BF16, MUSEC_I16>>;
+    __device__ void apply(const numbers &, float (&v)[N], const place &) const
+    {
+        split(v[0], &v[1], &v[2]);
+    }
+};
+
+static musec_status cuda_join_halves(ms_device *d, ms_mat high, ms_mat low, ms_mat out)
+{
+    return run_stacks(d, "join_halves", join_op{},
+                      element_call<3>{ { high, low, out }, 7u, false, false });
+}
+
+static musec_status cuda_split_halves(ms_device *d, ms_mat x, ms_mat high, ms_mat low)
+{
+    const unsigned with = high.data != NULL ? 2u : 0u;
+    return run_stacks(d, "split_halves", split_op{},
+                      element_call<3>{ { x, high, low }, 5u | with, false, false });
 }
 
 void ms_cuda_update_ops(ms_device_ops *table)
 {
-    table->moments   = cuda_moments;
-    table->decay_add = cuda_decay_add;
+    table->moments      = cuda_moments;
+    table->decay_add    = cuda_decay_add;
+    table->join_halves  = cuda_join_halves;
+    table->split_halves = cuda_split_halves;
 }
