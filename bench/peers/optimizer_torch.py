@@ -4,9 +4,9 @@
     python3 bench/peers/optimizer_torch.py [--size small|medium|wide] [--musec PROGRAM]
 
 Over the matrices that musec bench step has: a model of L layers of width w has 4 L of w x w and 2 L of
-4w x w, in float32, with gradients in float32 and in bf16.  For each optimizer
+4w x w, in float32.  For each optimizer
 
-    ms          a step, by CUDA events; the device works without a pause
+    ms          a step, by CUDA events, one after another
     host_ms     the time until step() returns, with an idle device
     graph_ms    a replay of the step as a CUDA graph, where it can be captured
     peak_mb     PyTorch's peak of memory during a step, above weights, gradients and state
