@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes as c
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any, Callable, NoReturn
@@ -160,8 +161,6 @@ def declare(functions: dict[str, tuple[Any, list[Any]]]) -> None:
 
 def _cuda_major() -> str:
     """The major version of the CUDA that PyTorch was built with, if PyTorch is here; else ""."""
-    import sys
-
     torch = sys.modules.get("torch")
     cuda = getattr(getattr(torch, "version", None), "cuda", None)
     return str(cuda).split(".")[0] if cuda else ""
@@ -255,6 +254,27 @@ def names_of(function: Callable[..., Any]) -> dict[str, str]:
 # ---- contexts ------------------------------------------------------------------------------------
 
 
+_CUDA_LIBRARIES = ("libcublasLt.so.*", "libcusolver.so.*")
+_cuda_libraries: list[Any] = []
+
+
+def _take_pytorchs_cuda() -> None:
+    """Loads the libraries of CUDA that the C library opens from where PyTorch's wheels have them.
+
+    PyTorch itself loads some of them when they are first needed.  The C library asks for them by name,
+    and the dynamic loader then finds what is loaded already."""
+    torch = sys.modules.get("torch")
+    if torch is None or _cuda_libraries or not getattr(torch.version, "cuda", None):
+        return
+    home = Path(torch.__file__).resolve().parent.parent / "nvidia"
+    for name in _CUDA_LIBRARIES:
+        for path in sorted(home.glob(f"*/lib/{name}"))[:1]:
+            try:
+                _cuda_libraries.append(c.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL))
+            except OSError:
+                pass  # the C library says what is missing, where it is needed
+
+
 class Context:
     """A musec_ctx: one device and its queue, for one thread at a time."""
 
@@ -263,6 +283,8 @@ class Context:
         self.device = device
         self._pid = os.getpid()
         self._lib = lib()  # also keeps it alive until __del__
+        if device.startswith("cuda"):
+            _take_pytorchs_cuda()
         why = c.create_string_buffer(1024)
         check_why(
             self._lib.musec_ctx_create_why(

@@ -58,16 +58,22 @@ def optimizers() -> dict[str, str]:
 _numpy_dtypes = {np.dtype(np.float32): L.F32, np.dtype(np.float64): L.F64}
 
 
+_torch_dtypes: dict[Any, int] = {}
+
+
 def torch_dtype(dtype: Any) -> int:
     """The library's code of a PyTorch dtype, 0 if it has none."""
-    torch = sys.modules["torch"]
-    codes = {
-        torch.float32: L.F32,
-        torch.float64: L.F64,
-        torch.bfloat16: L.BF16,
-        torch.float16: L.F16,
-    }
-    return codes.get(dtype, 0)
+    if not _torch_dtypes:
+        torch = sys.modules["torch"]
+        _torch_dtypes.update(
+            {
+                torch.float32: L.F32,
+                torch.float64: L.F64,
+                torch.bfloat16: L.BF16,
+                torch.float16: L.F16,
+            }
+        )
+    return _torch_dtypes.get(dtype, 0)
 
 
 def is_tensor(x: Any) -> bool:

@@ -262,7 +262,8 @@ class Engine:
         self.args.lr = self._numbers["lr"]
         self.args.weight_decay = self._numbers["weight_decay"]
         self.args.beta = self._numbers["beta"]
-        self._told: list[Any] = [None] * n
+        self._told: dict[int, tuple[Any, ...]] = {}
+        self._groups = list({id(entry.group): entry.group for entry in entries}.values())
         self._lr_copies: dict[int, torch.Tensor] = {}
         for index, entry in enumerate(entries):
             entry.version = entry.weight._version
@@ -324,23 +325,24 @@ class Engine:
         """Follows a weight that lies elsewhere now, or that somebody has written."""
         if entry.source is not None:
             entry.weight = entry.source()
+        weight = entry.weight
         if entry.staging is not None:
-            entry.staging.copy_(entry.weight)
+            entry.staging.copy_(weight)
         pointer = entry.dense.data_ptr()
         if pointer != self._weights[index]:
             none = L.View()
             self.check(self._lib.musec_optim_set_weight(self._opt, index, entry.view(), none))
             self._weights[index] = pointer
-        if entry.version != entry.weight._version and entry.weight.dtype == torch.float16:
+        if entry.version != weight._version and weight.dtype == torch.float16:
             master = self.state(index).get("master")
             if master is not None:
                 written = master.to(torch.float16) != entry.dense
                 master.copy_(torch.where(written, entry.dense.float(), master))
 
-    def _tell(self, index: int, entry: Entry) -> None:
-        """Learning rate, decay and momentum of a parameter, where its group's have changed."""
-        group = entry.group
-        lr, decay, momentum = group["lr"], group["weight_decay"], group.get("momentum")
+    def _live(self, group: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Learning rate, decay and momentum of a group as the library is told them: the rate as a
+        number, or UNSET and the address of a float32 on the device."""
+        lr, at = group["lr"], None
         if isinstance(lr, torch.Tensor):
             if lr.device.type == "cpu" and self.device.type != "cpu":
                 lr = float(lr)
@@ -348,27 +350,37 @@ class Engine:
                 copy = self._lr_copies.setdefault(
                     id(group), torch.zeros((), dtype=torch.float32, device=self.device)
                 )
-                copy.copy_(lr)
+                copy.copy_(lr.reshape(()))
                 lr = copy
-        told = (lr if not isinstance(lr, torch.Tensor) else lr.data_ptr(), decay, momentum)
-        if told == self._told[index]:
-            return
-        _in_range("lr", 0.0 if isinstance(lr, torch.Tensor) else lr, 0.0, math.inf)
-        _in_range("weight_decay", decay, 0.0, math.inf)
         if isinstance(lr, torch.Tensor):
-            self._lr_at[index] = lr.data_ptr()
-            self._numbers["lr"][index] = UNSET
-            self.args.lr_at = self._lr_at
+            lr, at = UNSET, lr.data_ptr()
         else:
-            self._lr_at[index] = None
-            self._numbers["lr"][index] = float(lr)
-        self._numbers["weight_decay"][index] = float(decay)
-        beta = UNSET
+            _in_range("lr", lr, 0.0, math.inf)
+        decay, beta = group["weight_decay"], UNSET
+        _in_range("weight_decay", decay, 0.0, math.inf)
+        momentum = group.get("momentum")
         if momentum is not None and group["role"] in R.MATRIX_ROLES:
             _in_range("momentum", momentum, 0.0, 1.0)
             beta = 1.0 - float(momentum)
-        self._numbers["beta"][index] = beta
-        self._told[index] = told
+        return float(lr), at, float(decay), beta
+
+    def _tell(self) -> None:
+        """Tells each parameter what its group has, where that has changed."""
+        live: dict[int, tuple[Any, ...]] = {}
+        for group in self._groups:
+            live[id(group)] = self._live(group)
+        if live == self._told:
+            return
+        self._told = live
+        numbers = self._numbers
+        for index, entry in enumerate(self.entries):
+            lr, at, decay, beta = live[id(entry.group)]
+            self._lr_at[index] = at
+            numbers["lr"][index] = lr
+            numbers["weight_decay"][index] = decay
+            numbers["beta"][index] = beta
+        if any(at is not None for _, at, _, _ in live.values()):
+            self.args.lr_at = self._lr_at
 
     def step(
         self,
@@ -379,6 +391,7 @@ class Engine:
         """grads: of the entries' weights, in their order.  The two tensors are float32 on this
         device, as GradScaler makes them."""
         self.enter()
+        self._tell()
         kept = []  # what the queue reads is not freed before the call returns
         stepped = []
         for index, (entry, grad) in enumerate(zip(self.entries, grads)):
@@ -387,7 +400,6 @@ class Engine:
             if grad is None:
                 view.data = None
                 continue
-            self._tell(index, entry)
             if not grad.is_contiguous():
                 grad = grad.contiguous()
             if grad.is_neg():
