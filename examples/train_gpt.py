@@ -79,7 +79,9 @@ def make_optimizer(model: nn.Module, args: argparse.Namespace) -> list[torch.opt
     adamw = {"lr": args.adamw_lr, "weight_decay": 0.1}
     if args.optimizer == "torch-muon":
         matrices = [p for n, p in model.named_parameters() if n.startswith("h.") and p.ndim == 2]
-        others = [p for n, p in model.named_parameters() if not (n.startswith("h.") and p.ndim == 2)]
+        others = [
+            p for n, p in model.named_parameters() if not (n.startswith("h.") and p.ndim == 2)
+        ]
         return [
             torch.optim.Muon(matrices, lr=args.lr, weight_decay=args.weight_decay),
             torch.optim.AdamW(others, **adamw),
@@ -87,8 +89,13 @@ def make_optimizer(model: nn.Module, args: argparse.Namespace) -> list[torch.opt
     groups = mt.groups(  # 2
         model, blocks={"c_attn": mt.blocks.split(3)}, adamw_options=adamw
     )
-    names = {"soft-musec": mt.SoftMusec, "musec": mt.Musec, "muon": mt.Muon, "spectra": mt.Spectra,
-             "adamw": mt.AdamW}
+    names = {
+        "soft-musec": mt.SoftMusec,
+        "musec": mt.Musec,
+        "muon": mt.Muon,
+        "spectra": mt.Spectra,
+        "adamw": mt.AdamW,
+    }
     share = dist.is_initialized() and not args.fsdp
     options = {"lr": args.lr, "weight_decay": args.weight_decay, "share": share}
     return [names[args.optimizer](groups, **options)]  # 3
@@ -101,8 +108,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--lr", type=float, default=0.02, help="of the matrices")
     parser.add_argument("--adamw-lr", type=float, default=1e-3, help="of everything else")
     parser.add_argument("--weight-decay", type=float, default=0.01)
-    for name, value in (("layers", 3), ("width", 96), ("heads", 3), ("context", 64), ("batch", 16),
-                        ("steps", 100), ("accumulate", 1), ("seed", 0)):
+    for name, value in (
+        ("layers", 3),
+        ("width", 96),
+        ("heads", 3),
+        ("context", 64),
+        ("batch", 16),
+        ("steps", 100),
+        ("accumulate", 1),
+        ("seed", 0),
+    ):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
@@ -134,8 +149,11 @@ def main() -> None:
     run = torch.compile(model) if args.compile else model
     if world > 1 and not args.fsdp:
         run = nn.parallel.DistributedDataParallel(run)
-    mixed = (torch.autocast("cuda", torch.bfloat16) if args.device == "cuda"
-             else contextlib.nullcontext())
+    mixed = (
+        torch.autocast("cuda", torch.bfloat16)
+        if args.device == "cuda"
+        else contextlib.nullcontext()
+    )
     draw = torch.Generator().manual_seed(args.seed + 1 + rank)
     begin, losses = time.perf_counter(), []
     for step in range(args.steps):

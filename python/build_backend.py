@@ -88,7 +88,9 @@ class Elf:
                     place = at + aux
                     for _ in range(n):
                         name, step = struct.unpack_from("<II", data, place + 8)
-                        found = re.fullmatch(r"GLIBC_(\d+)\.(\d+)(\.\d+)?", text(sections[link], name))
+                        found = re.fullmatch(
+                            r"GLIBC_(\d+)\.(\d+)(\.\d+)?", text(sections[link], name)
+                        )
                         if found:
                             self.glibc = max(self.glibc, (int(found[1]), int(found[2])))
                         place += step
@@ -274,8 +276,19 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 def build_sdist(sdist_directory, config_settings=None):
     """What a wheel is built from: the library's sources and the package."""
     name = f"musec-{_version()}"
-    wanted = ["CMakeLists.txt", "LICENSE", "README.md", "pyproject.toml", "cmake", "include", "src",
-              "experiments", "data/sources.json", "bench", "python"]
+    wanted = [
+        "CMakeLists.txt",
+        "LICENSE",
+        "README.md",
+        "pyproject.toml",
+        "cmake",
+        "include",
+        "src",
+        "experiments",
+        "data/sources.json",
+        "bench",
+        "python",
+    ]
     path = Path(sdist_directory) / f"{name}.tar.gz"
 
     def plain(member: tarfile.TarInfo):

@@ -13,6 +13,7 @@ Over the matrices that musec bench step has: a model of L layers of width w has 
 
 --musec is the program, whose own `bench step` figure is printed beside them.
 """
+
 import json
 import statistics
 import subprocess
@@ -81,8 +82,12 @@ def measure(name, size, make, capture=False):
 
 
 def own_figure(program, size):
-    done = subprocess.run([program, "bench", "step", "--preset", size, "--json"],
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [program, "bench", "step", "--preset", size, "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode != 0:
         print(f"{program} bench step: {done.stderr.strip()}", file=sys.stderr)
         return
@@ -91,19 +96,25 @@ def own_figure(program, size):
 
 def main():
     sizes, given = arguments(
-        __doc__, lambda parser: parser.add_argument("--musec", help="the program, for its own figure")
+        __doc__,
+        lambda parser: parser.add_argument("--musec", help="the program, for its own figure"),
     )
     for size in sizes:
         measure("SoftMusec", size, lambda p: mt.SoftMusec(p, lr=0.02, report_every=0))
-        measure("SoftMusec capturable", size,
-                lambda p: mt.SoftMusec(p, lr=0.02, capturable=True, report_every=0), capture=True)
+        measure(
+            "SoftMusec capturable",
+            size,
+            lambda p: mt.SoftMusec(p, lr=0.02, capturable=True, report_every=0),
+            capture=True,
+        )
         measure("Musec", size, lambda p: mt.Musec(p, lr=0.02, report_every=0))
         measure("Muon", size, lambda p: mt.Muon(p, lr=0.02, report_every=0))
         measure("AdamW", size, lambda p: mt.AdamW(p, lr=1e-3, report_every=0))
         if hasattr(torch.optim, "Muon"):
             measure("torch.optim.Muon", size, lambda p: torch.optim.Muon(p, lr=0.02))
-        measure("torch.optim.AdamW fused", size,
-                lambda p: torch.optim.AdamW(p, lr=1e-3, fused=True))
+        measure(
+            "torch.optim.AdamW fused", size, lambda p: torch.optim.AdamW(p, lr=1e-3, fused=True)
+        )
         if given.musec:
             own_figure(given.musec, size)
     table()

@@ -137,7 +137,10 @@ _functions: dict[str, tuple[Any, list[Any]]] = {
         c.c_int,
         [c.POINTER(ClipConfig), c.c_size_t, c.c_char_p, c.c_char_p, c.c_size_t],
     ),
-    "musec_clip": (c.c_int, [c.c_void_p, c.POINTER(ClipConfig), View, View, c.POINTER(ClipReportC)]),
+    "musec_clip": (
+        c.c_int,
+        [c.c_void_p, c.POINTER(ClipConfig), View, View, c.POINTER(ClipReportC)],
+    ),
     "musec_spectrum": (
         c.c_int,
         [c.c_void_p, View, c.c_double, c.POINTER(c.c_double), c.POINTER(SpectrumStats)],
@@ -266,7 +269,7 @@ def _take_pytorchs_cuda() -> None:
     torch = sys.modules.get("torch")
     if torch is None or _cuda_libraries or not getattr(torch.version, "cuda", None):
         return
-    home = Path(torch.__file__).resolve().parent.parent / "nvidia"
+    home = Path(str(torch.__file__)).resolve().parent.parent / "nvidia"
     for name in _CUDA_LIBRARIES:
         for path in sorted(home.glob(f"*/lib/{name}"))[:1]:
             try:
@@ -281,15 +284,14 @@ class Context:
     def __init__(self, device: str) -> None:
         self.handle = c.c_void_p()
         self.device = device
+        self.keeps: Any = None
         self._pid = os.getpid()
         self._lib = lib()  # also keeps it alive until __del__
         if device.startswith("cuda"):
             _take_pytorchs_cuda()
         why = c.create_string_buffer(1024)
         check_why(
-            self._lib.musec_ctx_create_why(
-                c.byref(self.handle), device.encode(), why, len(why)
-            ),
+            self._lib.musec_ctx_create_why(c.byref(self.handle), device.encode(), why, len(why)),
             why,
         )
 
@@ -303,9 +305,14 @@ class Context:
     def set_threads(self, threads: int) -> None:
         self.check(self._lib.musec_ctx_set_threads(self.handle, threads))
 
-    def is_ours(self, getpid: Callable[[], int] = os.getpid) -> bool:
-        """A child of fork() has the memory of a context, but not its threads."""
-        return self._pid == getpid()
+    def is_ours(
+        self,
+        getpid: Callable[[], int] = os.getpid,
+        is_finalizing: Callable[[], bool] = sys.is_finalizing,
+    ) -> bool:
+        """May what was made with it be destroyed?  A child of fork() has the memory of a context,
+        but not its threads; at the end of Python nothing may be called back."""
+        return self._pid == getpid() and not is_finalizing()
 
     def __del__(self) -> None:
         if getattr(self, "handle", None) and self.is_ours():

@@ -6,7 +6,7 @@ import ctypes as c
 import math
 import sys
 from dataclasses import dataclass
-from typing import Any, TypeVar, Union
+from typing import Any, TypeVar, Union, cast
 
 import numpy as np
 
@@ -257,8 +257,8 @@ def clip(
             raise L.InvalidArgument("report cannot be filled inside torch.compile")
         from .torch import _ops
 
-        return _ops.clip_traced(x, *config)
-    return _clip(x, config, report)
+        return cast(A, _ops.clip_traced(cast(Any, x), *config))
+    return cast(A, _clip(x, config, report))
 
 
 def _clip(x: Any, settings: tuple[Any, ...], report: Union[list[ClipReport], None]) -> Any:
@@ -274,9 +274,7 @@ def _clip(x: Any, settings: tuple[Any, ...], report: Union[list[ClipReport], Non
     )
     array.context.sync()
     if report is not None and reports is not None:
-        report.extend(
-            ClipReport(r.path.decode(), r.products, r.u_low, r.alpha) for r in reports
-        )
+        report.extend(ClipReport(r.path.decode(), r.products, r.u_low, r.alpha) for r in reports)
     return out
 
 

@@ -166,7 +166,7 @@ _SHAPE_RULES = {  # of torch.optim.Muon's adjust_lr_fn; the library's own names 
     "match_rms_adamw": "moonlight",
     "spectral_unclamped": "mup",
 }
-_NS_COEFFICIENTS = {(3.4445, -4.775, 2.0315): "keller"}
+_NS_COEFFICIENTS: dict[tuple[float, ...], str] = {(3.4445, -4.775, 2.0315): "keller"}
 
 
 def _number(value: Any) -> str:
@@ -311,9 +311,7 @@ _SPELLINGS = {
 
 def class_name(optimizer: str) -> str:
     """soft-musec: SoftMusec."""
-    return _SPELLINGS.get(
-        optimizer, "".join(part.capitalize() for part in optimizer.split("-"))
-    )
+    return _SPELLINGS.get(optimizer, "".join(part.capitalize() for part in optimizer.split("-")))
 
 
 def nearest(name: str, names: Any) -> Optional[str]:

@@ -27,7 +27,9 @@ def rng() -> np.random.Generator:
 
 def pytest_terminal_summary(terminalreporter) -> None:  # type: ignore[no-untyped-def]
     """The last line, as every test of the tree ends."""
-    count = {k: len(terminalreporter.stats.get(k, [])) for k in ("passed", "failed", "error", "skipped")}
+    count = {
+        k: len(terminalreporter.stats.get(k, [])) for k in ("passed", "failed", "error", "skipped")
+    }
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         terminalreporter.write_line(f"skipped: {report.nodeid}: {reason}")

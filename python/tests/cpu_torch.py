@@ -26,8 +26,17 @@ from pathlib import Path
 TORCH = "2.11.0"
 INDEX = "https://download.pytorch.org/whl/cpu"
 # what importing it takes
-NEEDED = ["numpy", "pytest", "typing_extensions", "filelock", "sympy", "networkx", "jinja2", "fsspec",
-          "setuptools<81"]
+NEEDED = [
+    "numpy",
+    "pytest",
+    "typing_extensions",
+    "filelock",
+    "sympy",
+    "networkx",
+    "jinja2",
+    "fsspec",
+    "setuptools<81",
+]
 CUDA_LIBRARY = re.compile(r"lib(cu|nv|nccl)")
 
 
@@ -78,12 +87,26 @@ def make_stubs(site: Path) -> None:
     home = site / "torch/lib"
     for library in sorted(wanted - here - {"libcuda.so.1"}):
         version = library if library in names else "NVSHMEM" if "nvshmem" in library else ""
-        mine = [n for n in names[version] if version or re.match(r"nccl|cuFile|cufile|cusparseLt", n)]
+        mine = [
+            n for n in names[version] if version or re.match(r"nccl|cuFile|cufile|cusparseLt", n)
+        ]
         source, script = home / "stub.c", home / "stub.map"
-        source.write_text("".join(f"void {n}(void) {{ __builtin_trap(); }}\n" for n in sorted(mine)))
+        source.write_text(
+            "".join(f"void {n}(void) {{ __builtin_trap(); }}\n" for n in sorted(mine))
+        )
         script.write_text(f"{version} {{ global: *; }};\n")
-        command = [compiler, "-w", "-fno-builtin", "-shared", "-fPIC", "-o", home / library,
-                   f"-Wl,-soname,{library}", f"-Wl,--version-script={script}", source]
+        command = [
+            compiler,
+            "-w",
+            "-fno-builtin",
+            "-shared",
+            "-fPIC",
+            "-o",
+            home / library,
+            f"-Wl,-soname,{library}",
+            f"-Wl,--version-script={script}",
+            source,
+        ]
         if run(*command).returncode != 0:
             skip(f"a stub of {library} could not be made")
         source.unlink()
@@ -115,8 +138,11 @@ def main() -> None:
     if not reachable("https://pypi.org/simple/pip/"):
         skip("pypi.org cannot be reached, and PyTorch is not here")
     pip(python, "install", *NEEDED)
-    site = Path(run(python, "-c", "import site; print(site.getsitepackages()[0])",
-                    capture_output=True).stdout.strip())
+    site = Path(
+        run(
+            python, "-c", "import site; print(site.getsitepackages()[0])", capture_output=True
+        ).stdout.strip()
+    )
     if reachable(f"{INDEX}/torch/"):
         pip(python, "install", f"torch=={TORCH}", "--index-url", INDEX)
     else:

@@ -68,7 +68,9 @@ def test_reference(name, options, operands):
         settings["operands"] = operands
     weights = parameters()
     optimizer = cls(weights, **settings)
-    references = [Reference(name, w.detach().cpu(), dict(optimizer.param_groups[0])) for w in weights]
+    references = [
+        Reference(name, w.detach().cpu(), dict(optimizer.param_groups[0])) for w in weights
+    ]
     run(optimizer, weights)
     for w, r in zip(weights, references):
         for g in gradients(tuple(w.shape)):

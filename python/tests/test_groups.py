@@ -38,7 +38,11 @@ class Model(nn.Module):
 def roles(model, **options):
     text = io.StringIO()
     found = mt.groups(model, file=text, **options)
-    return {n: (g["role"], g["blocks"]) for g in found for n, _ in g["params"]}, found, text.getvalue()
+    return (
+        {n: (g["role"], g["blocks"]) for g in found for n, _ in g["params"]},
+        found,
+        text.getvalue(),
+    )
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -96,7 +100,9 @@ def test_names_decide_otherwise():
         (
             blocks.interleaved(3, 2),
             (12, 5),
-            lambda w: [torch.cat([w[2 * i : 2 * i + 2], w[6 + 2 * i : 8 + 2 * i]]) for i in range(3)],
+            lambda w: [
+                torch.cat([w[2 * i : 2 * i + 2], w[6 + 2 * i : 8 + 2 * i]]) for i in range(3)
+            ],
         ),
         (blocks.stack(), (3, 4, 5), list),
         (blocks.flatten(), (4, 3, 2, 2), lambda w: [w.reshape(4, 12)]),

@@ -130,7 +130,8 @@ def test_state_that_does_not_fit_is_refused_and_nothing_changes():
     saved = a.state_dict()
     small = [torch.nn.Parameter(torch.randn(4, 4)) for _ in range(2)]
     b = mt.SoftMusec(
-        [{"params": small}, {"params": [torch.nn.Parameter(torch.ones(3))], "role": "adamw"}], lr=7.0
+        [{"params": small}, {"params": [torch.nn.Parameter(torch.ones(3))], "role": "adamw"}],
+        lr=7.0,
     )
     with pytest.raises(ValueError, match="shape"):
         b.load_state_dict(saved)
@@ -423,7 +424,10 @@ def test_gradients_accumulate(cls):
     a, b = cls(two_groups(m)), cls(two_groups(n))
     for t in range(3):
         halves = [
-            [torch.randn(p.shape, generator=torch.Generator().manual_seed(2 * t + h)) for p in m.parameters()]
+            [
+                torch.randn(p.shape, generator=torch.Generator().manual_seed(2 * t + h))
+                for p in m.parameters()
+            ]
             for h in (0, 1)
         ]
         for i, (p, q) in enumerate(zip(m.parameters(), n.parameters())):

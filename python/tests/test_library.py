@@ -91,8 +91,15 @@ def test_errors_have_types_and_words():
 def test_a_missing_library_says_what_to_do():
     environment = {**os.environ, "MUSEC_LIBRARY": "/nowhere/libmusec.so"}
     done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path[:0] = {sys.path!r}\nimport musec; musec.version()"],
-        env=environment, capture_output=True, text=True, check=False,
+        [
+            sys.executable,
+            "-c",
+            f"import sys; sys.path[:0] = {sys.path!r}\nimport musec; musec.version()",
+        ],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode != 0 and "pip install ." in done.stderr
 
@@ -101,7 +108,9 @@ def test_info():
     done = subprocess.run(
         [sys.executable, "-m", "musec", "info", "--json"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True, text=True, check=True,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert '"soft-musec"' in done.stdout and '"opens": true' in done.stdout
 

@@ -35,9 +35,7 @@ def float32_muon(monkeypatch):
     assert changed != source
     space = dict(vars(theirs))
     exec(changed, space)
-    monkeypatch.setattr(
-        theirs, "_zeropower_via_newtonschulz", space["_zeropower_via_newtonschulz"]
-    )
+    monkeypatch.setattr(theirs, "_zeropower_via_newtonschulz", space["_zeropower_via_newtonschulz"])
 
 
 def tensors(seed, scale=1.0):
@@ -96,7 +94,10 @@ def test_signature_is_torchs():
     for name, theirs_one in inspect.signature(torch.optim.Muon.__init__).parameters.items():
         if name in ("self", "params"):
             continue
-        assert list(ours)[list(inspect.signature(torch.optim.Muon.__init__).parameters).index(name)] == name
+        assert (
+            list(ours)[list(inspect.signature(torch.optim.Muon.__init__).parameters).index(name)]
+            == name
+        )
         default = ours[name].default
         assert default == theirs_one.default, name
 

@@ -24,7 +24,9 @@ def hard(x, d):
     return (u * np.minimum(s, d)[..., None, :]) @ v
 
 
-@pytest.mark.parametrize("name", ["op_16x64", "op_64x16", "op_24x40_rank5", "op_7x1", "op_8x12_zero"])
+@pytest.mark.parametrize(
+    "name", ["op_16x64", "op_64x16", "op_24x40_rank5", "op_7x1", "op_8x12_zero"]
+)
 def test_golden(name):
     gold = mgv.load(GOLDEN / f"{name}.mgv")
     x, d = gold["M"], gold["D"].item()
@@ -45,7 +47,9 @@ def test_golden(name):
     assert np.allclose(spectrum.values, gold["sv"][0], rtol=0, atol=1e-12 * scale)
     assert abs(spectrum.norm2 - gold["specnorm"].item()) <= 1e-12 * scale
     assert abs(spectrum.fro - gold["fro"].item()) <= 1e-12 * scale
-    assert abs(spectrum.effective_rank - gold["erank"].item()) <= 1e-9 * max(1.0, gold["erank"].item())
+    assert abs(spectrum.effective_rank - gold["erank"].item()) <= 1e-9 * max(
+        1.0, gold["erank"].item()
+    )
 
 
 def test_stacks_have_their_shape(rng):

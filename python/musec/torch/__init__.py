@@ -16,7 +16,8 @@ from .. import _library as _L
 from .. import _registry as _R
 from . import _ops, blocks  # noqa: F401  registers torch.ops.musec
 from ._groups import groups
-from ._optimizer import MusecOptimizer, make_class
+from ._classes import make_class
+from ._optimizer import MusecOptimizer
 
 __all__ = ["MusecOptimizer", "blocks", "groups"]
 

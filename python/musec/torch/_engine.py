@@ -234,7 +234,11 @@ class Entry:
 
 class Engine:
     def __init__(
-        self, optimizer: str, settings: Mapping[str, Any], device: torch.device, entries: list[Entry]
+        self,
+        optimizer: str,
+        settings: Mapping[str, Any],
+        device: torch.device,
+        entries: list[Entry],
     ) -> None:
         self.device = device
         self.entries = entries
@@ -245,6 +249,7 @@ class Engine:
         self._threads = 0
         self.memory = _Memory(device)
         self.context = L.Context(device_name(device))
+        self.context.keeps = self.memory  # until the context is gone
         self.check(
             self._lib.musec_ctx_set_allocator(self.context.handle, c.byref(self.memory.struct))
         )
@@ -342,7 +347,8 @@ class Engine:
     def _live(self, group: Mapping[str, Any]) -> tuple[Any, ...]:
         """Learning rate, decay and momentum of a group as the library is told them: the rate as a
         number, or UNSET and the address of a float32 on the device."""
-        lr, at = group["lr"], None
+        lr: Any = group["lr"]
+        at = None
         if isinstance(lr, torch.Tensor):
             if lr.device.type == "cpu" and self.device.type != "cpu":
                 lr = float(lr)
@@ -392,6 +398,7 @@ class Engine:
         device, as GradScaler makes them."""
         self.enter()
         self._tell()
+        on_cpu = self.device.type == "cpu"
         kept = []  # what the queue reads is not freed before the call returns
         stepped = []
         for index, (entry, grad) in enumerate(zip(self.entries, grads)):
@@ -404,8 +411,9 @@ class Engine:
                 grad = grad.contiguous()
             if grad.is_neg():
                 grad = grad.resolve_neg()
-            if self.device.type == "cpu" and grad.dtype != entry.dense.dtype:
-                grad = grad.to(entry.dense.dtype)
+            wanted = entry.dense.dtype
+            if grad.dtype != wanted and (on_cpu or torch.float64 in (grad.dtype, wanted)):
+                grad = grad.to(wanted)
             kept.append(grad)
             view.data = grad.data_ptr()
             view.dtype = torch_dtype(grad.dtype)
@@ -430,7 +438,7 @@ class Engine:
         self.check(self._lib.musec_optim_poll(self._opt))
 
     def can_capture(self) -> str:
-        """"" if the step just taken could be captured, else why not."""
+        """ "" if the step just taken could be captured, else why not."""
         why = c.create_string_buffer(1024)
         if self._lib.musec_optim_can_capture(self._opt, why, len(why)):
             return ""
@@ -439,7 +447,7 @@ class Engine:
     # ---- state -----------------------------------------------------------------------------------
 
     def state_names(self, index: int) -> list[str]:
-        found = []
+        found: list[str] = []
         while True:
             name = self._lib.musec_optim_state_name(self._opt, index, len(found))
             if name is None:
@@ -535,11 +543,11 @@ class Engine:
         return text.value.decode()
 
     def report(self) -> list[dict[str, Any]]:
-        found = []
+        found: list[dict[str, Any]] = []
         report = ReportC()
         while self._lib.musec_optim_get_report(self._opt, len(found), c.byref(report)) == 0:
             row = {}
-            for name, _ in ReportC._fields_:
+            for name, *_ in ReportC._fields_:
                 value = getattr(report, name)
                 row[name] = value.decode() if isinstance(value, bytes) else value
             found.append(row)
@@ -549,16 +557,12 @@ class Engine:
 
     def add_attention(self, shape: AttentionC) -> int:
         index = c.c_size_t()
-        self.check(
-            self._lib.musec_optim_add_attention(self._opt, c.byref(shape), c.byref(index))
-        )
+        self.check(self._lib.musec_optim_add_attention(self._opt, c.byref(shape), c.byref(index)))
         return index.value
 
     def set_logits(self, attention: int, logits: Sequence[float]) -> None:
         numbers = (c.c_double * len(logits))(*logits)
-        self.check(
-            self._lib.musec_optim_set_logits(self._opt, attention, numbers, len(logits))
-        )
+        self.check(self._lib.musec_optim_set_logits(self._opt, attention, numbers, len(logits)))
 
 
 def _in_range(name: str, value: Any, low: float, high: float) -> None:

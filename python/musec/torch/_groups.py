@@ -83,16 +83,12 @@ def groups(
     two, as {"lr": 3e-4, "weight_decay": 0.1}.
     """
     cut = dict(blocks or {})
-    vocabularies = {
-        m.num_embeddings for m in model.modules() if isinstance(m, _EMBEDDINGS)
-    }
+    vocabularies = {m.num_embeddings for m in model.modules() if isinstance(m, _EMBEDDINGS)}
     seen: dict[torch.Tensor, str] = {}
     rows: list[tuple[str, torch.Tensor, str, str, Optional[Spec]]] = []
     used: set[str] = set()
     # embeddings first, so that a tied head is known as one
-    modules = sorted(
-        model.named_modules(), key=lambda m: not isinstance(m[1], _EMBEDDINGS)
-    )
+    modules = sorted(model.named_modules(), key=lambda m: not isinstance(m[1], _EMBEDDINGS))
     for prefix, module in modules:
         for leaf, p in module.named_parameters(recurse=False):
             name = f"{prefix}.{leaf}" if prefix else leaf

@@ -16,7 +16,7 @@ import math
 import warnings
 from collections import defaultdict
 from copy import deepcopy
-from typing import Any, Callable, Iterable, Optional
+from typing import Any, Callable, Optional
 
 import torch
 
@@ -85,9 +85,7 @@ class MusecOptimizer(torch.optim.Optimizer):
         """Refuses unknown options, and gives an AdamW group the defaults that are its own."""
         role = group.setdefault("role", "matrix")
         if role not in R.ROLES:
-            raise L.InvalidArgument(
-                f'role is "{role}"; it must be one of {", ".join(R.ROLES)}'
-            )
+            raise L.InvalidArgument(f'role is "{role}"; it must be one of {", ".join(R.ROLES)}')
         known = set(self.defaults) | set(_OURS)
         if role not in R.MATRIX_ROLES:
             known |= {"betas", "eps"}
@@ -113,7 +111,9 @@ class MusecOptimizer(torch.optim.Optimizer):
             value = group.get(name, 0.0)
             if isinstance(value, torch.Tensor):
                 if value.numel() != 1:
-                    raise L.InvalidArgument(f"{name} is a tensor of {value.numel()} elements, not 1")
+                    raise L.InvalidArgument(
+                        f"{name} is a tensor of {value.numel()} elements, not 1"
+                    )
                 value = float(value) if value.device.type == "cpu" else 0.0
             if not (isinstance(value, (int, float)) and 0.0 <= value <= high and value < math.inf):
                 raise L.InvalidArgument(
@@ -197,9 +197,7 @@ class MusecOptimizer(torch.optim.Optimizer):
     @torch.no_grad()
     def _build(self) -> None:
         """Makes the engines, and moves state from those before."""
-        kept = {
-            key: (engine.state(i), engine.steps(i)) for key, (engine, i) in self._where.items()
-        }
+        kept = {key: (engine.state(i), engine.steps(i)) for key, (engine, i) in self._where.items()}
         if self.placement.distributed and kept:  # owners may change
             kept = self._kept_everywhere()
         self._skipped_before += sum(engine.skipped for engine in self._engines)
@@ -251,9 +249,7 @@ class MusecOptimizer(torch.optim.Optimizer):
 
     def _up_to_date(self) -> None:
         moved = any(
-            entry.now() != entry.made_as
-            for engine in self._engines
-            for entry in engine.entries
+            entry.now() != entry.made_as for engine in self._engines for entry in engine.entries
         )
         if self._stale or moved or self._keys != self._current_keys():
             for number, group in enumerate(self.param_groups):
@@ -304,7 +300,7 @@ class MusecOptimizer(torch.optim.Optimizer):
             return found
         bad = self.placement.any_nonfinite(list(grads.values()))
         if found is not None:
-            return torch.maximum(bad, _on(found, bad.device))
+            return torch.maximum(bad, torch.as_tensor(_on(found, bad.device)))
         if any(engine.policy == "stop" for engine in self._engines) and bool(bad):
             names = [
                 _name(group, number, i)
@@ -342,7 +338,7 @@ class MusecOptimizer(torch.optim.Optimizer):
         return now
 
     def can_capture(self) -> str:
-        """"" if a step could be captured into a CUDA graph now, else the reason why not."""
+        """ "" if a step could be captured into a CUDA graph now, else the reason why not."""
         return "; ".join(filter(None, (engine.can_capture() for engine in self._engines)))
 
     # ---- state -----------------------------------------------------------------------------------
@@ -377,7 +373,7 @@ class MusecOptimizer(torch.optim.Optimizer):
         options = []
         for group, (source, _) in zip(self.param_groups, pairs):
             new = {k: v for k, v in source.items() if k not in ("params", "param_names")}
-            new = {k: v for k, v in new.items() if k in group or k in _OURS}
+            new = {k: v for k, v in new.items() if k in group or k not in R_KEYWORDS()}
             options.append({**group, **new})
         before = [dict(group) for group in self.param_groups]
         try:
@@ -397,8 +393,8 @@ class MusecOptimizer(torch.optim.Optimizer):
         for engine in self._engines:
             engine.set_all_steps(total)
         self._show_state()
-        for hook in self._optimizer_load_state_dict_post_hooks.values():
-            hook(self)
+        for post_hook in self._optimizer_load_state_dict_post_hooks.values():
+            post_hook(self)
 
     def _load(self, p: torch.Tensor, values: dict[str, Any]) -> None:
         values = self.placement.localize(p, values)
@@ -485,7 +481,12 @@ class MusecOptimizer(torch.optim.Optimizer):
     # ---- QK-Clip ---------------------------------------------------------------------------------
 
     def add_attention(
-        self, q: torch.Tensor, k: torch.Tensor, heads: int, kv_heads: Optional[int] = None, **rows: int
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        heads: int,
+        kv_heads: Optional[int] = None,
+        **rows: int,
     ) -> int:
         """Declares which rows of two weights are the queries and keys of which head (muonclip).
 
@@ -533,6 +534,7 @@ class MusecOptimizer(torch.optim.Optimizer):
 
 # ---- helpers --------------------------------------------------------------------------------------
 
+
 def _of_library(settings: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in settings.items() if k in R_KEYWORDS() and k not in _LIVE}
 
@@ -578,7 +580,9 @@ def _layout(p: torch.Tensor, group: dict[str, Any], what: str) -> Layout:
     return Layout(p.shape, tuple(group["blocks"]) if group["blocks"] else None, what)
 
 
-def _match(groups: list[dict[str, Any]], saved: list[dict[str, Any]]) -> list[tuple[Any, list[Any]]]:
+def _match(
+    groups: list[dict[str, Any]], saved: list[dict[str, Any]]
+) -> list[tuple[Any, list[Any]]]:
     """For each group the saved one, and the saved index of each of its parameters."""
     if all("param_names" in g for g in [*groups, *saved]):
         home = {
@@ -601,135 +605,3 @@ def _match(groups: list[dict[str, Any]], saved: list[dict[str, Any]]) -> list[tu
             f"the loaded state_dict has groups of {saved_sizes} parameters, this optimizer of {sizes}"
         )
     return [(source, source["params"]) for source in saved]
-
-
-def _clips(defaults: dict[str, Any]) -> bool:
-    return "threshold" in defaults
-
-
-def make_class(optimizer: str, summary: str) -> type[MusecOptimizer]:
-    """The class of a row of the registry, with a signature and a docstring of its own."""
-    library = R.defaults(optimizer)
-    defaults = dict(library)
-    defaults["nonfinite"] = None
-    notes = []
-    if _clips(library):
-        # A threshold that follows the momentum, steps of Muon's size, and a converged clip.
-        ours = {
-            "threshold": "rms:1",
-            "update_scale": "unit",
-            "ns_mode": "fast",
-            "adjust_lr_fn": "original",
-        }
-        defaults.update(ours)
-        was = ", ".join(f"{k}={library[k]!r}" for k in ours)
-        notes.append(
-            "Defaults are those for a learning rate of Muon's and gradients of any scale; the "
-            f"paper's are {was}: pass **{R.class_name(optimizer)}.paper."
-        )
-    if "ns_coefficients" in library:
-        # torch.optim.Muon's own defaults
-        defaults.update(
-            lr=1e-3, weight_decay=0.1, momentum=0.95, nesterov=True, adjust_lr_fn=None,
-            momentum_init="zero",
-        )
-        notes.append("Names, defaults and learning rate are those of torch.optim.Muon.")
-    first = ("lr", "weight_decay", "momentum", "nesterov", "ns_coefficients", "eps", "ns_steps",
-             "adjust_lr_fn")
-    positional = [name for name in first if name in defaults or name == "eps"]
-    if "ns_coefficients" not in defaults:
-        positional = ["lr"]
-    elif "eps" not in defaults:
-        defaults["eps"] = 1e-7
-    own = {"maximize": False, "capturable": False}
-    kinds = inspect.Parameter
-    parameters = [
-        kinds("self", kinds.POSITIONAL_OR_KEYWORD),
-        kinds("params", kinds.POSITIONAL_OR_KEYWORD),
-        *(kinds(name, kinds.POSITIONAL_OR_KEYWORD, default=defaults[name]) for name in positional),
-        *(
-            kinds(name, kinds.KEYWORD_ONLY, default=value)
-            for name, value in {**defaults, **own}.items()
-            if name not in positional
-        ),
-        kinds("process_group", kinds.KEYWORD_ONLY, default=None),
-        kinds("share", kinds.KEYWORD_ONLY, default=False),
-    ]
-    signature = inspect.Signature(parameters)
-    name = R.class_name(optimizer)
-
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        for given in kwargs:
-            if given not in signature.parameters:
-                near = R.nearest(given, signature.parameters)
-                raise L.InvalidArgument(
-                    f'{name} has no option "{given}"' + (f'; did you mean "{near}"?' if near else "")
-                )
-        bound = signature.bind(self, *args, **kwargs)
-        bound.apply_defaults()
-        settings = dict(bound.arguments)
-        params = settings.pop("params")
-        settings.pop("self")
-        group, share = settings.pop("process_group"), settings.pop("share")
-        if "eps" in settings and "eps" not in library:
-            if settings.pop("eps") != 1e-7:
-                raise L.InvalidArgument(f"eps: {name} has 1e-7 built in")
-        if settings.get("adjust_lr_fn", "") is None:
-            settings["adjust_lr_fn"] = "original"
-        MusecOptimizer.__init__(self, params, settings, group, share)
-
-    __init__.__signature__ = signature  # type: ignore[attr-defined]
-    words = R_KEYWORDS()
-    lines = [f"    {k}: {words[k].help}" for k in defaults if k in words]
-    doc = "\n".join(
-        [f"{name}: {summary}.", "", *notes, "", "Options (docs/optimizers.md):", *lines,
-         "    maximize: step up the gradient",
-         "    capturable: steps may be captured in CUDA graphs; a step then waits for nothing",
-         "    share: divide the matrices over the processes of `process_group` (DDP)",
-         "", "Param groups have options of their own, also `role` and `blocks` (musec.torch.groups)."]
-    )
-    paper = {k: library[k] for k in ("threshold", "update_scale", "ns_mode", "adjust_lr_fn")
-             if k in library} if _clips(library) else {}
-    members = {
-        "__init__": __init__,
-        "__doc__": doc,
-        "__module__": "musec.torch",
-        "optimizer_name": optimizer,
-        "library_defaults": library,
-        "paper": paper,
-    }
-    if "momentum" in library:
-        members["from_torch_muon"] = classmethod(_from_torch_muon)
-    return type(name, (MusecOptimizer,), members)
-
-
-def _from_torch_muon(cls: Any, optimizer: torch.optim.Optimizer, **settings: Any) -> Any:
-    """Takes over a running torch.optim.Muon: its groups with their options, and its momentum.
-
-    `settings` are options of this class that replace those of every group."""
-    if type(optimizer).__name__ != "Muon":
-        raise L.InvalidArgument(
-            f"the optimizer is a {type(optimizer).__name__}; torch.optim.Muon is needed"
-        )
-    known = inspect.signature(cls.__init__).parameters
-    groups = []
-    for group in optimizer.param_groups:
-        params = list(group["params"])
-        if "param_names" in group:
-            params = list(zip(group["param_names"], params))
-        mine = {k: v for k, v in group.items() if k in known and k not in ("params", "eps")}
-        mine.update((k, v) for k, v in settings.items() if k in known)
-        groups.append({**mine, "params": params})
-    made = cls(groups, **settings)
-    with torch.no_grad():
-        for p, values in optimizer.state.items():
-            if "momentum_buffer" in values:
-                made._load(p, {k: v for k, v in values.items() if k == "momentum_buffer"})
-        for engine in made._engines:
-            engine.set_all_steps(1)
-    made._show_state()
-    return made
-
-
-def named(params: Iterable[Any]) -> list[Any]:
-    return list(params)

@@ -39,6 +39,10 @@ def local_of(p: torch.Tensor) -> torch.Tensor:
     return p.detach().to_local() if is_dtensor(p) else p  # type: ignore[attr-defined, no-any-return]
 
 
+def whole_of(x: Any) -> Any:
+    return x.full_tensor() if is_dtensor(x) else x
+
+
 def _shard_dim(p: Any, what: str) -> Optional[int]:
     """The mesh dimension over which a DTensor is cut by rows; None: each process has all of it."""
     from torch.distributed.tensor import Replicate, Shard
@@ -74,7 +78,7 @@ class Sharded:
         return self.owner == dist.get_rank(self.group)
 
     def elements(self, rank: int) -> int:
-        return self.sizes[rank] * (self.p.numel() // max(self.p.shape[0], 1))
+        return self.sizes[rank] * int(self.p.numel() // max(self.p.shape[0], 1))
 
 
 def _rows(rows: int, parts: int) -> list[int]:
@@ -144,9 +148,7 @@ def scatter_rows(
                     send[r].append(rows.reshape(-1))
         back = [sum(one.elements(me) for one in bucket if one.owner == r) for r in range(n)]
         received = to[0].new_empty(sum(back))
-        flat = (
-            torch.cat([x for xs in send for x in xs]) if any(send) else to[0].new_empty(0)
-        )
+        flat = torch.cat([x for xs in send for x in xs]) if any(send) else to[0].new_empty(0)
         dist.all_to_all_single(
             received, flat, back, [sum(x.numel() for x in xs) for xs in send], group=group
         )
@@ -217,12 +219,12 @@ class Placement:
             if one.mine:
                 local = local_of(p)
                 one.full = torch.empty(p.shape, dtype=local.dtype, device=local.device)
-                yield one.full, _layout(p, group, name), None
+                yield one.full, _layout(p, dict(group), name), None
         elif is_dtensor(p):
             local = local_of(p)
-            yield local, _layout(local, group, name), lambda: local_of(p)
+            yield local, _layout(local, dict(group), name), lambda: local_of(p)
         elif self.shared.get(p, -1) in (-1, dist.get_rank(self.group) if self.shared else -1):
-            yield p, _layout(p, group, name), None
+            yield p, _layout(p, dict(group), name), None
 
     def is_whole(self, p: torch.Tensor) -> bool:
         """Is the state that is here the whole state of the parameter?"""
@@ -233,8 +235,13 @@ class Placement:
         local = [local_of(g) for g in grads]
         devices = [g.device for g in local] or [one.p.device for one in self.sharded.values()]
         bad = torch.zeros((), device=devices[0] if devices else "cpu")
+        alike: dict[Any, list[torch.Tensor]] = {}
         for g in local:
-            bad = torch.maximum(bad, (~torch.isfinite(g).all()).float().to(bad.device))
+            if g.numel() > 0:
+                alike.setdefault((g.device, g.dtype), []).append(g)
+        for some in alike.values():
+            largest = torch.stack(torch._foreach_norm(some, ord=math.inf))
+            bad = torch.maximum(bad, (~torch.isfinite(largest).all()).float().to(bad.device))
         for group in self.groups:
             dist.all_reduce(bad, dist.ReduceOp.MAX, group=group)
         return bad
@@ -263,10 +270,10 @@ class Placement:
         for some in self._with_grad(grads):
             full = gather_rows(some, [local_of(one.p) for one in some])
             whole = gather_rows(some, [self._rows_of(one.p, grads[one.p]) for one in some])
-            for one, w, g in zip(some, full, whole):
-                if one.full is not None and w is not None and g is not None:
+            for one, w, rows in zip(some, full, whole):
+                if one.full is not None and w is not None and rows is not None:
                     one.full.copy_(w)
-                    found[one.p] = g
+                    found[one.p] = rows
         return found
 
     @staticmethod
@@ -357,7 +364,7 @@ class Placement:
             if not isinstance(value, torch.Tensor) or value.ndim == 0 and p.ndim > 0:
                 found[name] = value
             elif not is_dtensor(p):
-                found[name] = value.full_tensor() if is_dtensor(value) else value
+                found[name] = whole_of(value)
             else:
                 found[name] = self._localize(p, value, name)
         return {name: value for name, value in found.items() if value is not None}
@@ -410,7 +417,11 @@ def make_placement(optimizer: Any) -> Placement:
     for p, one, group in todo:
         layout = _layout(p, group, "")
         settings = optimizer._settings(group)
-        key = (tuple(p.shape), group["blocks"] and tuple(group["blocks"]), repr(sorted(settings.items(), key=str)))
+        key = (
+            tuple(p.shape),
+            group["blocks"] and tuple(group["blocks"]),
+            repr(sorted(settings.items(), key=str)),
+        )
         wanted.append((key, settings, layout))
     for (p, one, group), (key, settings, layout) in zip(todo, wanted):
         if key not in costs:
@@ -433,7 +444,9 @@ def _add_dtensor(
 ) -> None:
     if not matrix:
         if any(type(one).__name__ == "Partial" for one in p.placements):
-            raise L.InvalidArgument(f"{what} has the placements {tuple(p.placements)}: a partial sum")
+            raise L.InvalidArgument(
+                f"{what} has the placements {tuple(p.placements)}: a partial sum"
+            )
         dims = [d for d, one in enumerate(p.placements) if type(one).__name__ != "Replicate"]
     else:
         dim = _shard_dim(p, what)
@@ -462,7 +475,9 @@ def _agreed_cost(
     n = dist.get_world_size(group)
     if n == 1:
         return 1.0
-    cost = [measure(optimizer.optimizer_name, settings, p, layout) if dist.get_rank(group) == 0 else 0.0]
-    source = dist.get_global_rank(group if group is not None else dist.group.WORLD, 0)
+    cost = [
+        measure(optimizer.optimizer_name, settings, p, layout) if dist.get_rank(group) == 0 else 0.0
+    ]
+    source = dist.get_global_rank(group or placement._group(), 0)
     dist.broadcast_object_list(cost, src=source, group=group)
     return float(cost[0])

@@ -81,7 +81,9 @@ class Layout:
         self.blocks: Optional[list[Block]] = None
         if kind == "stack":
             if len(shape) < 3:
-                raise L.InvalidArgument(f"{what}: blocks.stack() needs a shape (..., m, n), not {shape}")
+                raise L.InvalidArgument(
+                    f"{what}: blocks.stack() needs a shape (..., m, n), not {shape}"
+                )
             self.count, (self.rows, self.cols) = math.prod(shape[:-2]), shape[-2:]
             return
         if kind == "flatten" and len(shape) >= 2:
@@ -144,11 +146,12 @@ def _blocks(m: int, n: int, spec: Spec, what: str) -> list[Block]:
     kind, numbers = spec[0], [int(x) for x in spec[1:]]
     if kind == "rows":
         if sum(numbers) != m or min(numbers, default=0) < 1:
-            raise L.InvalidArgument(f"{what}: blocks.rows{tuple(numbers)} of {m} rows: the sum must be {m}")
+            raise L.InvalidArgument(
+                f"{what}: blocks.rows{tuple(numbers)} of {m} rows: the sum must be {m}"
+            )
         starts = [sum(numbers[:i]) for i in range(len(numbers))]
         return [
-            Block(offset=at * n, rows=size, cols=n, row_step=n)
-            for at, size in zip(starts, numbers)
+            Block(offset=at * n, rows=size, cols=n, row_step=n) for at, size in zip(starts, numbers)
         ]
     if kind == "split":
         size = _cut(m, numbers[0], what, "rows")
