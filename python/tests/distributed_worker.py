@@ -92,6 +92,8 @@ def ddp(rank, world, share):
     resumed = make(other.module, **options)
     resumed.load_state_dict(saved)
     train(other, resumed, 40, 60, rank, world)
+    for group in optimizer.param_groups:
+        group["seed"] = 1  # engines are made anew, and state moves
     train(net, optimizer, 40, 60, rank, world)
     compare(net, 100)
     for name, value in full(other).items():
@@ -116,8 +118,11 @@ def fsdp(rank, world):
     net = sharded()
     optimizer = make(net)
     train(net, optimizer, 60, 0, rank, world)
+    for group in optimizer.param_groups:
+        group["seed"] = 1  # engines are made anew, and state moves
     train(net, optimizer, 40, 60, rank, world)
     compare(net, 100)
+    assert optimizer.state_dict()["state"][0]["step"] == 100
 
 
 def save(rank, world, directory):

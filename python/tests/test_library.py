@@ -25,7 +25,7 @@ def structures():
         "musec_spectrum_stats": L.SpectrumStats,
         "musec_optim_config": R.OptimConfig,
     }
-    if "torch" in sys.modules or shutil.which("python") is None or _has_torch():
+    if _has_torch():
         from musec.torch import _engine as E
         from musec.torch.blocks import Block
 

@@ -301,7 +301,7 @@ class MusecOptimizer(torch.optim.Optimizer):
         bad = self.placement.any_nonfinite(list(grads.values()))
         if found is not None:
             return torch.maximum(bad, torch.as_tensor(_on(found, bad.device)))
-        if any(engine.policy == "stop" for engine in self._engines) and bool(bad):
+        if self._stops() and bool(bad):
             names = [
                 _name(group, number, i)
                 for number, group in enumerate(self.param_groups)
@@ -313,6 +313,17 @@ class MusecOptimizer(torch.optim.Optimizer):
                 "an infinity; nothing was changed"
             )
         return bad
+
+    def _stops(self) -> bool:
+        """Whether a gradient that is not finite raises: the same on processes that own nothing."""
+        if any(engine.policy == "stop" for engine in self._engines):
+            return True
+        for group in self.param_groups:
+            policy = group.get("nonfinite")
+            on_cpu = any(p.device.type == "cpu" for p in group["params"])
+            if policy == "stop" or policy is None and on_cpu and not group.get("capturable"):
+                return True
+        return False
 
     def _after(self) -> None:
         if self._calls % _POLL_EVERY == 0:
