@@ -237,7 +237,13 @@ TEST_GROUPED(combine)
 
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
-static const ms_moments rates = { 0.9, 0.97, 0.99, -3.0, 1e-3, 0.19, 0.0591 };
+static const ms_moments rates = { .beta1    = 0.9,
+                                  .beta2    = 0.97,
+                                  .beta3    = 0.99,
+                                  .alpha    = -3.0,
+                                  .eps      = 1e-3,
+                                  .correct1 = 0.19,
+                                  .correct2 = 0.0591 };
 
 /* The states m, v and slow are stacks, the gradients and the steps are lists. */
 static void moments_case(ms_device *dev, musec_dtype dtype, int64_t rows, int64_t cols)

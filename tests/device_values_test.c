@@ -213,14 +213,16 @@ TEST_EACH_DEVICE(cautious_decay_compares_signs, dev)
  * in its element of every state. */
 TEST_EACH_DEVICE(first_step_of_moments_is_the_sign, dev)
 {
-    static const ms_moments rates = { 0.5, 0.75, 0.875, 2.0, 0.0, 0.5, 0.25 };
-    static const double     g[]   = { 4.0, -0.5, NAN, 0x1p-20, -0x1p10 };
-    static const double     m[]   = { 2.0, -0.25, NAN, 0x1p-21, -0x1p9 };
-    static const double     v[]   = { 4.0, 0x1p-4, NAN, 0x1p-42, 0x1p18 };
-    static const double     s[]   = { 0.5, -0x1p-4, NAN, 0x1p-23, -0x1p7 };
-    static const double     one[] = { 1.0, -1.0, NAN, 1.0, -1.0 }, zero[COUNT(g)] = { 0 };
-    static const double     mix[] = { 1.25, -1.25, NAN, 1.25, -1.25 }; /* 1 + alpha/8 */
-    EACH_DTYPE_OF(dev, dtype, MUSEC_BF16)                              /* beyond the range of f16 */
+    static const ms_moments rates = {
+        .beta1 = 0.5, .beta2 = 0.75, .beta3 = 0.875, .alpha = 2.0, .correct1 = 0.5, .correct2 = 0.25
+    };
+    static const double g[]   = { 4.0, -0.5, NAN, 0x1p-20, -0x1p10 };
+    static const double m[]   = { 2.0, -0.25, NAN, 0x1p-21, -0x1p9 };
+    static const double v[]   = { 4.0, 0x1p-4, NAN, 0x1p-42, 0x1p18 };
+    static const double s[]   = { 0.5, -0x1p-4, NAN, 0x1p-23, -0x1p7 };
+    static const double one[] = { 1.0, -1.0, NAN, 1.0, -1.0 }, zero[COUNT(g)] = { 0 };
+    static const double mix[] = { 1.25, -1.25, NAN, 1.25, -1.25 }; /* 1 + alpha/8 */
+    EACH_DTYPE_OF(dev, dtype, MUSEC_BF16)                          /* beyond the range of f16 */
     {
         for (int with = 0; with < 2; with++) {
             stack gs = stack_of(dev, dtype, g, COUNT(g));

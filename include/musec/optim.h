@@ -276,14 +276,17 @@ MUSEC_API musec_status musec_optim_step_with(musec_optim *opt, const musec_view 
  * taken one.  (A first step waits: what momentum starts from depends on it.)  The numbers of steps
  * taken and skipped are known when this was called, which waits; until then a step counts as taken.
  * Options that need the host in between are MUSEC_ENOTSUP at create, with the reason: coupled
- * decay, epoch averages, muonclip.  Other policies have nothing to say here and do not wait. */
+ * decay, epoch averages, muonclip, warmups of ademamix, ns_mode exact (or accurate in float32), a
+ * threshold by quantile.  Other policies have nothing to say here and do not wait. */
 MUSEC_API musec_status musec_optim_poll(musec_optim *opt);
 
 /* Says whether the step just taken, taken again with the same shapes and NULLs, could be captured
  * into a CUDA graph: 1 or 0, and why not (no policy defer, a rule or an operator that waits, memory
  * that is still growing, a report that is due).  In a graph the numbers of the call stay as they
  * were at its capture; what lies in device memory (lr_at, grad_scale, found_inf) is read anew by
- * each replay, as are the numbers of steps that AdamW divides by, which are counted there. */
+ * each replay, as are the numbers of steps that AdamW divides by, which are counted there; and
+ * musec_optim_poll() knows the steps of replays.  A graph has addresses in it: it is of no use once
+ * a weight or gradient has moved, or another call has made the workspace of the context grow. */
 MUSEC_API int musec_optim_can_capture(const musec_optim *opt, char *why, size_t bytes);
 
 MUSEC_API void musec_optim_destroy(musec_optim *opt);

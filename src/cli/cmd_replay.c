@@ -306,6 +306,7 @@ static musec_status step(ms_error *error, struct job *j, int64_t i, const char *
 
     TRY(ms_stack_upload(error, j->ctx, (const char *)j->grads.data + at, j->g));
     st = musec_optim_step(j->optim, &j->g, 1, 1.0);
+    if (st == MUSEC_OK) st = musec_optim_poll(j->optim);
     if (st != MUSEC_OK) /* it names the step */
         return ms_fail(error, st, "%s: %s", j->args->grads, musec_ctx_error(j->ctx));
     TRY(ms_stack_download(error, j->ctx, j->w, (char *)j->weights.data + at));

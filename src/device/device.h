@@ -129,6 +129,8 @@ typedef enum ms_unary {
 /* Rates of `moments`; correct1 and correct2 undo the start from zero. */
 typedef struct ms_moments {
     double beta1, beta2, beta3, alpha, eps, correct1, correct2;
+    /* numbers on the device in place of correct1 and correct2; NULL: there are none */
+    const double *correct1_at, *correct2_at;
 } ms_moments;
 
 /* Rotary positions of the rows of a head.  Pair j of the columns is (2j, 2j+1) if `adjacent`, else
@@ -319,8 +321,12 @@ struct musec_ctx {
     size_t          n_taken;
     bool            changed_stream; /* while memory was out */
     uint64_t workspace; /* bytes that a step of an optimizer may use, unless told otherwise */
-    char     name[32];
-    bool     deterministic;
+    /* A number on the device, or NULL.  While it is 0, element ops and scalars that are queued
+     * write nothing.  Only devices with streams look at it: on others the host sees the number. */
+    const double *guard;
+    uint64_t      n_waits, n_uploads; /* of the host: what a capture of the stream does not allow */
+    char          name[32];
+    bool          deterministic;
     /* products take the first algorithm without timing: their shapes are hardly ever repeated */
     bool no_autotune;
 };

@@ -17,6 +17,9 @@ X(quintic_coefs,
   (pap_coef, first_b, first_c, last_a, last_b, last_c, residual, boost, is_boosted, scale))
 X(inv_residual, (eps, sumsq, fresh_sumsq), (inverse))
 X(divide, (numerator, denominator), (quotient))
+X(is_excess, (absmax, scale, max), (excess))
+X(decide_step, (excess, found_inf, scale, taken, skipped), (take, taken, skipped))
+X(count_step, (take, has_grad, steps, beta1, beta2), (steps, correct1, correct2))
 X(step_rates, (lr, size, after, decay0, decay1, decay2), (size, decay))
 X(rms, (factor, rank, sumsq), (threshold))
 X(normalise_gram, (rank, min_ratio, pow2_norm, gram_sumsq, gram_trace, scale, s, sd2),

@@ -212,6 +212,8 @@ musec_status musec_optim_set_steps(musec_optim *opt, size_t param, int64_t steps
     if (steps < 0 || steps > most)
         TRY(ms_fail(&opt->d->error, MUSEC_EINVAL, "%lld steps: it must be from 0 to %lld",
                     (long long)steps, (long long)most));
+    if (opt->deferred && opt->ready && !opt->live_stale) TRY(ms_poll_live(opt));
+    opt->live_stale = true;
     if (param == MUSEC_ALL) {
         opt->t = steps;
     } else { /* whether the state is read at all may change with it */

@@ -75,8 +75,8 @@ static musec_status scaled_coefs(ms_device *d, const ms_direction *p, ms_momentu
         d,
         (ms_average_scale_nums){ .m_weight  = ms_const(c.keep),
                                  .g_weight  = ms_const(c.add * p->grad_factor),
-                                 .m_absmax  = ms_host(p->momentum_bound),
-                                 .g_absmax  = ms_host(p->grad_absmax),
+                                 .m_absmax  = p->momentum_bound,
+                                 .g_absmax  = p->grad_absmax,
                                  .threshold = ms_const(p->zero_scale) },
         out));
     *keep = ms_each(out.m_coef);
@@ -194,11 +194,13 @@ done:
 static ms_moments moments_of(const ms_direction *p)
 {
     const musec_optim_config *cfg = p->cfg;
-    return (ms_moments){ .beta1    = cfg->beta1,
-                         .beta2    = cfg->beta2,
-                         .eps      = cfg->eps,
-                         .correct1 = 1.0 - pow(cfg->beta1, (double)p->t),
-                         .correct2 = 1.0 - pow(cfg->beta2, (double)p->t) };
+    return (ms_moments){ .correct1_at = p->correct,
+                         .correct2_at = p->correct == NULL ? NULL : p->correct + p->correct_step,
+                         .beta1       = cfg->beta1,
+                         .beta2       = cfg->beta2,
+                         .eps         = cfg->eps,
+                         .correct1    = 1.0 - pow(cfg->beta1, (double)p->t),
+                         .correct2    = 1.0 - pow(cfg->beta2, (double)p->t) };
 }
 
 static musec_status adamw_direction(ms_device *d, const ms_direction *p)

@@ -72,6 +72,13 @@ done:
     return st;
 }
 
+musec_status ms_ask_gradients(ms_step *s)
+{
+    for (size_t i = 0; i < s->opt->n_params; i++)
+        s->host->observed[i] = 0;
+    return absmax_of_all(s, false, s->host->grad_at);
+}
+
 double ms_checked_absmax(const ms_step *s, const ms_member *m)
 {
     const ms_param    *p    = &s->opt->params[m->param];
@@ -87,7 +94,7 @@ double ms_checked_absmax(const ms_step *s, const ms_member *m)
 }
 
 /* The largest |entry| of a gradient that the state of a member can hold. */
-static double max_grad(const ms_step *s, const ms_group *g, int64_t m)
+double ms_max_grad(const ms_step *s, const ms_group *g, int64_t m)
 {
     const musec_optim       *opt = s->opt;
     const musec_optim_config cfg = ms_member_config(s, g, m);
@@ -115,7 +122,7 @@ static void find_too_large(const ms_step *s, const ms_group *g, bad_grad *found)
     for (int64_t m = 0; m < g->count; m++) {
         const size_t i = g->members[m].param;
         if (i >= found->param || !ms_member_has_grad(s, g, m)) continue;
-        const double max    = max_grad(s, g, m);
+        const double max    = ms_max_grad(s, g, m);
         const double absmax = ms_observed_absmax(s, g, m) + decay_bound(s, g, i);
         if (!(absmax <= max)) *found = (bad_grad){ i, absmax, max }; /* so written, NaN is found */
     }

@@ -91,8 +91,9 @@ static const field fields[] = {
       "start the momentum as the first gradient, or at zero [first]" },
     { "momentum-dtype", ONE_OF(momentum_dtype, "own|bf16"),
       "number format of the momentum: that of the weight, or bf16 with stochastic rounding [own]" },
-    { "nonfinite", ONE_OF(nonfinite, "stop|skip"),
-      "at a NaN or infinity in a gradient, stop the run or skip the step [stop]" },
+    { "nonfinite", ONE_OF(nonfinite, "stop|skip|defer"),
+      "at a NaN or infinity in a gradient, stop the run, skip the step, or let the GPU decide to "
+      "skip it, without waiting [stop]" },
     { "beta1", REAL(beta1, 0, 0.99999998),
       MOMENTS "decay rate of the first moment; lion: weight of the momentum in the update [0.9]" },
     { "beta2", REAL(beta2, 0, 0.99999998),

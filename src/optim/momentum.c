@@ -69,6 +69,32 @@ static bool in_one_call(const ms_step *s, const ms_group *g, int64_t m, int64_t 
             weight_dtype(opt, g, m) == weight_dtype(opt, g, other));
 }
 
+/* What the host knows only later comes from the device: the factor of the gradients, which are
+ * multiplied by it in a pass of its own, bounds, measured, and corrections of moments. */
+static musec_status deferred_numbers(ms_step *s, const ms_group *g, int64_t first, int64_t n,
+                                     ms_direction *p)
+{
+    ms_device   *d  = s->opt->d;
+    musec_status st = MUSEC_OK;
+    ms_vec       of_m, of_g;
+    if (s->inv_scale.data != NULL) {
+        ms_term term = { .x_coef = ms_each(ms_vec_slice(s->inv_scale, 0, n)) };
+        TRY(ms_scratch_mat(d, g->dtype, n, g->rows, g->cols, &term.out));
+        TRY(d->ops->combine(d, p->grad, (ms_mat){ 0 }, &term, 1));
+        p->grad = term.out;
+    }
+    p->correct = ms_live_correct(s->opt, g->members[first].param, &p->correct_step);
+    if (p->scaled.mat.data == NULL) return MUSEC_OK;
+    TRY(ms_scratch_vec(d, n, &of_m));
+    TRY(ms_scratch_vec(d, n, &of_g));
+    TRY(d->ops->absmax(d, p->state[0], of_m));
+    TRY(d->ops->absmax(d, p->grad, of_g));
+    p->momentum_bound = ms_each(of_m);
+    p->grad_absmax    = ms_each(of_g);
+done:
+    return st;
+}
+
 /* Members from .. from + n - 1 of a span, by one call.  Of out, scaled and observed, each of the
  * whole span, what has no data is not wanted. */
 static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int64_t n,
@@ -88,8 +114,8 @@ static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int
                                      .coupled_decay  = coupled_decay(s, g, first),
                                      .out            = ms_mat_slice(out, from, n),
                                      .scaled         = ms_scaled_slice(scaled, from, n),
-                                     .momentum_bound = bounds + first,
-                                     .grad_absmax    = span->gs->grad_absmax + first,
+                                     .momentum_bound = ms_host(bounds + first),
+                                     .grad_absmax    = ms_host(span->gs->grad_absmax + first),
                                      .zero_scale     = clips ? opt->cfg.threshold : 1.0,
                                      .grad_factor    = s->grad_factor,
                                      .observed       = ms_vec_slice(observed, from, n) };
@@ -102,6 +128,7 @@ static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int
     }
     if (p.coupled_decay != 0.0) TRY(wide_weights(s, g, first, n, &p.weight));
     p.state[0] = ms_mat_slice(span->momentum, from, n);
+    if (opt->deferred) TRY(deferred_numbers(s, g, first, n, &p));
     for (int k = 1; g->base->states[k] != NULL; k++)
         p.state[k] = ms_mat_slice(g->state[k], first, n);
     TRY(g->base->direction(opt->d, &p));

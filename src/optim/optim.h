@@ -52,8 +52,10 @@ typedef struct ms_direction {
      * which are an output too.  Only bases whose direction is their momentum can do that, without
      * coupled decay. */
     ms_scaled_mat scaled;
-    const double *momentum_bound; /* with `scaled`: bounds of the |entries| of state[0] */
-    const double *grad_absmax;    /* with `scaled`: those of the gradients as read, for the scale */
+    ms_num        momentum_bound; /* with `scaled`: bounds of the |entries| of state[0] */
+    ms_num        grad_absmax;    /* with `scaled`: those of the gradients as read, for the scale */
+    const double *correct;        /* NULL, or correct1 and correct2 on the device (defer.c), */
+    int64_t       correct_step;   /* the second so far behind the first */
     double        zero_scale;     /* what is scaled to 1 where both are 0 */
     double        grad_factor;    /* on the gradients as they are read */
     ms_vec        observed;       /* MS_PREDICTED: gets max|G| */
@@ -169,6 +171,12 @@ struct musec_optim {
     bool                 reserved; /* workspace.c: the workspace of a step was there once */
     int64_t              t, skipped;
     double               grad_factor; /* of the last step, on its gradients; 1 before the first */
+    bool                 deferred;    /* the device decides whether a step is taken (defer.c) */
+    bool                 live_stale;  /* the host's numbers of steps are the right ones */
+    ms_vec               live;        /* those of the device */
+    double              *live_host;   /* host memory for what goes there and comes from there */
+    uint64_t             last_waits, last_uploads, last_allocs; /* of the last step */
+    bool                 last_report, last_taken;               /* it was measured; there was one */
     bool                 predictions_fit; /* the workspace holds the directions of all groups, */
     bool                 fusion_fits;     /* and what the operator needs for all fusible groups */
     struct ms_step_host *host;            /* memory that every step uses anew */
@@ -276,6 +284,7 @@ typedef struct ms_step {
     const musec_view *grads;
     musec_step_args   args;
     double            grad_factor; /* on gradients as they are read; a prediction, until checked */
+    ms_vec            inv_scale;   /* deferred, with a grad_scale: its inverse, (capacity) */
     bool              report;      /* this step is measured */
     ms_step_host     *host;
     ms_vec            absmax; /* (3 capacity + MS_STEP_NUMBERS) on the device */
@@ -349,6 +358,17 @@ musec_status ms_look_ahead(ms_step *s, ms_span *span);
 musec_status ms_check_gradients(ms_step *s, bool *take);
 /* state.c: the group of a matrix, and its place there; NULL: there is none. */
 const ms_group *ms_find_member(const musec_optim *opt, size_t param, int64_t matrix, int64_t *m);
+/* defer.c: refuses configs that cannot be deferred; memory; the numbers of steps to the device. */
+musec_status ms_defer_check(ms_device *d, const musec_optim *opt);
+musec_status ms_take_live(musec_optim *opt);
+/* Queues the decision about a step and its count.  *take: the step goes on, under the guard of the
+ * device where that has a queue. */
+musec_status  ms_defer_decide(ms_step *s, bool *take);
+musec_status  ms_poll_live(musec_optim *opt); /* the numbers of steps to the host; waits */
+const double *ms_live_correct(const musec_optim *opt, size_t param, int64_t *step);
+/* check_gradients.c: queues max|G| of the gradients; the largest |entry| that a member may have. */
+musec_status ms_ask_gradients(ms_step *s);
+double       ms_max_grad(const ms_step *s, const ms_group *g, int64_t m);
 /* access.c: forgets what was derived from state that the caller has changed. */
 musec_status ms_take_changes(musec_optim *opt);
 /* A bound of max|G| of one matrix, of those that were checked. */

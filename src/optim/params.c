@@ -403,6 +403,10 @@ static void free_groups(musec_optim *opt)
 
 static void free_host(musec_optim *opt)
 {
+    opt->d->ops->free(opt->d, opt->live.data);
+    free(opt->live_host);
+    opt->live      = (ms_vec){ 0 };
+    opt->live_host = NULL;
     if (opt->host == NULL) return;
     free(opt->host->pointers[0]);
     free(opt->host->grad_absmax);
@@ -481,6 +485,7 @@ musec_status ms_optim_prepare(musec_optim *opt)
                        &opt->params[i].average));
     for (size_t i = 0; i < opt->n_params; i++)
         TRY(ms_take_rest(opt, &opt->params[i]));
+    TRY(ms_take_live(opt));
     ms_choose_fusion(opt);
     opt->ready = true;
 done:
@@ -532,8 +537,11 @@ musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx, const musec_o
     opt->aux_cfg.decay_form   = MUSEC_DECAY_DECOUPLED;
     opt->aux_cfg.shape_rule   = MUSEC_SHAPE_NONE;
     opt->aux_cfg.update_scale = MUSEC_SCALE_PAPER;
-    *out                      = opt;
+    opt->deferred             = checked.nonfinite == MUSEC_NONFINITE_DEFER;
+    TRY(ms_defer_check(ctx, opt));
+    *out = opt;
 done:
+    if (st != MUSEC_OK) free(opt);
     return st;
 }
 

@@ -294,7 +294,9 @@ static void describe_rule(const musec_optim *opt, text *t)
         add(t, "  averages over epochs of %lld steps, epoch %lld of %lld is picked\n",
             (long long)c->avg_steps, (long long)ms_picked_epoch(opt) + 1, (long long)c->avg_epochs);
     add(t, "  a gradient that is not finite: %s\n",
-        c->nonfinite == MUSEC_NONFINITE_STOP ? "stop" : "skip the step");
+        c->nonfinite == MUSEC_NONFINITE_STOP   ? "stop"
+        : c->nonfinite == MUSEC_NONFINITE_SKIP ? "skip the step"
+                                               : "skip the step, as the device decides");
     add(t, "  embed, head, vector: " MS_AUX_BASE ", lr %g, betas %g %g, eps %g, decay %g\n",
         c->aux_lr, c->aux_beta1, c->aux_beta2, c->aux_eps, c->aux_weight_decay);
 }

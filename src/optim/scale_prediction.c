@@ -126,6 +126,11 @@ musec_status ms_predict_scales(ms_step *s)
     musec_optim *opt = s->opt;
     int64_t      at  = 0;
     musec_status st  = MUSEC_OK;
+    for (size_t i = 0; opt->deferred && i < opt->n_groups; at += opt->groups[i++].count) {
+        s->host->groups[i] = (ms_group_step){ 0 }; /* momentum.c measures instead */
+        start_bounds(s, &opt->groups[i], at, &s->host->groups[i]);
+    }
+    if (opt->deferred) return MUSEC_OK;
     for (size_t i = 0; i < opt->n_groups; i++)
         TRY(measure_bounds(opt, &opt->groups[i]));
     for (size_t i = 0; i < opt->n_groups; at += opt->groups[i++].count) {

@@ -96,11 +96,14 @@ musec_status ms_apply_spectral(ms_step *s, ms_span *spans, int n_spans, ms_num *
     for (int i = 0; i < n_spans; i++) {
         const ms_group *g = spans[i].g;
         spans[i].update   = spans[i].momentum;
-        if (!ms_group_stores_clipped(opt, g))
+        if (!ms_group_stores_clipped(opt, g) || opt->deferred)
             TRY(ms_scratch_mat(opt->d, ms_update_dtype(opt, g), spans[i].n, g->rows, g->cols,
                                &spans[i].update));
     }
-    TRY(apply(opt, spans, n_spans, *threshold, true, paths));
+    TRY(apply(opt, spans, n_spans, *threshold, !opt->deferred, paths));
+    for (int i = 0; i < n_spans && opt->deferred; i++) /* the guard is on this, not on products */
+        if (ms_group_stores_clipped(opt, spans[i].g))
+            TRY(opt->d->ops->copy(opt->d, spans[i].update, spans[i].momentum));
 done:
     return st;
 }

@@ -293,7 +293,7 @@ static musec_status make_metadata(musec_optim *opt, metadata *all)
     for (size_t i = 0; i < opt->n_params; i++)
         TRY(add_pair(opt, all, STEPS_OF, opt->params[i].name, "%lld", (long long)opt->params[i].t));
     for (size_t i = 0; i < opt->n_groups; i++)
-        if (ms_group_fuses_rounding(opt, &opt->groups[i]))
+        if (!opt->deferred && ms_group_fuses_rounding(opt, &opt->groups[i]))
             TRY(add_bounds(opt, &opt->groups[i], all));
 done:
     return st;
@@ -335,6 +335,7 @@ musec_status musec_optim_save(musec_optim *opt, const char *path)
     if (opt == NULL || path == NULL) return MUSEC_EINVAL;
     const ms_caller caller = ms_device_enter(opt->d);
     TRY(ms_optim_prepare(opt));
+    TRY(ms_poll_live(opt));
     TRY(list_items(opt, &all));
     TRY(make_metadata(opt, &meta));
     tensors = calloc(all.n + 1, sizeof *tensors);
@@ -577,8 +578,9 @@ musec_status musec_optim_load(musec_optim *opt, const char *path)
     TRY(set_bounds(opt, known, factor));
     for (size_t i = 0; i < opt->n_params; i++)
         opt->params[i].t = (int64_t)steps[i];
-    opt->t       = (int64_t)t;
-    opt->skipped = (int64_t)skipped;
+    opt->t          = (int64_t)t;
+    opt->skipped    = (int64_t)skipped;
+    opt->live_stale = true;
 done:
     ms_device_leave(caller);
     free(steps);

@@ -193,7 +193,7 @@ static musec_status take_step(ms_step *s)
 {
     musec_optim *opt = s->opt;
     musec_status st  = MUSEC_OK;
-    ms_validate_scales(s);
+    if (!opt->deferred) ms_validate_scales(s);
     for (size_t i = 0; i < opt->n_groups; i++)
         if (!s->host->groups[i].done) TRY(step_group(s, i));
     for (size_t i = 0; i < opt->n_params; i++)
@@ -224,19 +224,39 @@ static musec_status step(musec_optim *opt, const musec_view *grads, size_t n_gra
     s.host = opt->host;
     TRY(ms_scratch_vec(opt->d, 3 * s.host->capacity + MS_STEP_NUMBERS, &s.absmax));
     TRY(ms_predict_scales(&s));
-    TRY(ms_check_gradients(&s, &take));
+    TRY(opt->deferred ? ms_defer_decide(&s, &take) : ms_check_gradients(&s, &take));
     if (take) TRY(take_step(&s));
 done:
+    opt->d->guard = NULL;
     ms_arena_reset(&opt->d->scratch, mark);
     return st;
+}
+
+/* Is this the first step of a parameter?  The next one starts from whether it was taken. */
+static bool has_first_step(const musec_optim *opt, const musec_view *grads, size_t n_grads)
+{
+    for (size_t i = 0; grads != NULL && n_grads == opt->n_params && i < n_grads; i++)
+        if (grads[i].data != NULL && opt->params[i].t == 0) return true;
+    return false;
 }
 
 musec_status musec_optim_step_with(musec_optim *opt, const musec_view *grads, size_t n_grads,
                                    const musec_step_args *args)
 {
     if (opt == NULL) return MUSEC_EINVAL;
-    const ms_caller    caller = ms_device_enter(opt->d);
-    const musec_status st     = step(opt, grads, n_grads, args);
+    const ms_device *d      = opt->d;
+    const ms_caller  caller = ms_device_enter(opt->d);
+    const int64_t    every  = opt->cfg.report_every;
+    const bool       first  = has_first_step(opt, grads, n_grads);
+    opt->last_waits = d->n_waits, opt->last_uploads = d->n_uploads;
+    opt->last_allocs = d->scratch.n_allocs;
+    opt->last_report = every > 0 && (opt->t + 1) % every == 0;
+    musec_status st  = step(opt, grads, n_grads, args);
+    opt->last_taken  = st == MUSEC_OK;
+    if (st == MUSEC_OK && opt->deferred && first) st = ms_poll_live(opt);
+    opt->last_waits   = d->n_waits - opt->last_waits;
+    opt->last_uploads = d->n_uploads - opt->last_uploads;
+    opt->last_allocs  = d->scratch.n_allocs - opt->last_allocs;
     ms_device_leave(caller);
     return st;
 }

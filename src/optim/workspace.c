@@ -71,20 +71,26 @@ static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
         ms_group_caches_gram_norms(opt, g) && !opt->cfg.nesterov; /* to look ahead */
     const uint64_t each     = ms_dtype_bytes(g->operands),
                    spectral = ms_spectral_bytes(&opt->cfg, g, cached);
-    const uint64_t lean     = (opt->cfg.report_every > 0 ? 1 : 0) + ahead; /* for reports */
+    const uint64_t lean     = (opt->cfg.report_every > 0 ? 1 : 0) + ahead;      /* for reports */
+    const uint64_t deferred = opt->deferred ? 2 * one + 2 * MS_ARENA_ALIGN : 0; /* gradient, clip */
     const uint64_t passes   = (wide + each) * r * r + 2 * MS_ARENA_ALIGN;
     if (ms_group_predicts(opt, g)) return spectral + lean * one + passes;
     if (g->spectral_fn == MS_SPECTRAL_POLAR && ms_group_fuses_rounding(opt, g)) {
         const uint64_t result = ms_dtype_bytes(ms_update_dtype(opt, g));
-        return spectral + size * (each + result) + 2 * MS_ARENA_ALIGN + widened * one + passes;
+        return spectral + size * (each + result) + 2 * MS_ARENA_ALIGN + widened * one + passes +
+               deferred;
     }
-    return spectral + (2 + ahead + widened) * one + (ms_is_16bit(g->operands) ? passes : 0);
+    return spectral + (2 + ahead + widened) * one + (ms_is_16bit(g->operands) ? passes : 0) +
+           deferred;
 }
 
 /* Bytes of the numbers of all matrices (check_gradients.c) and of rates on the device (update.c) */
 static uint64_t numbers_bytes(const musec_optim *opt)
 {
-    return (7 * (uint64_t)opt->host->capacity + MS_STEP_NUMBERS) * sizeof(double);
+    const uint64_t decision = opt->deferred ? 4 : 0; /* defer.c */
+    return ((7 + decision) * (uint64_t)opt->host->capacity + MS_STEP_NUMBERS +
+            decision * opt->n_params) *
+           sizeof(double);
 }
 
 /* Bytes needed once: a gradient and a weight whose rows are gathered, small vectors, and, where

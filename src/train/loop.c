@@ -221,6 +221,7 @@ static musec_status update_weights(ms_error *e, ms_train *t, const ms_step_plan 
     TRY(ms_train_check(e, t->ctx, musec_optim_set_beta(t->optim, plan->beta)));
     TRY(ms_train_check(
         e, t->ctx, musec_optim_step(t->optim, t->grads, ms_gpt_n_params(t->gpt), plan->lr_scale)));
+    TRY(ms_train_check(e, t->ctx, musec_optim_poll(t->optim))); /* was it taken? */
     /* Without this its time would count for the next step. */
     TRY(ms_train_check(e, t->ctx, musec_ctx_sync(t->ctx)));
     if (musec_optim_steps(t->optim) > made) {

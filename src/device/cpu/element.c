@@ -294,6 +294,8 @@ static musec_status cpu_moments(ms_device *d, ms_moments rates, ms_mat g, ms_mat
     const bool trans = u.trans, mixed = g.trans != trans || m.trans != trans || v.trans != trans ||
                                         (slow.data != NULL && slow.trans != trans);
     if (mixed) return ms_cpu_of(d)->ref.moments(d, rates, g, m, v, slow, u);
+    if (rates.correct1_at != NULL) rates.correct1 = *rates.correct1_at;
+    if (rates.correct2_at != NULL) rates.correct2 = *rates.correct2_at;
     return each_tile(d, untransposed(u), TILE_COLS, BY_DTYPE(u.dtype, moments),
                      &(call){ .rates = rates,
                               .x     = untransposed(g),

@@ -212,6 +212,8 @@ static double update_average(ms_mat x, int64_t b, int64_t i, int64_t j, double b
 static musec_status ref_moments(ms_device *d, ms_moments rates, ms_mat g, ms_mat m, ms_mat v,
                                 ms_mat slow, ms_mat u)
 {
+    if (rates.correct1_at != NULL) rates.correct1 = *rates.correct1_at;
+    if (rates.correct2_at != NULL) rates.correct2 = *rates.correct2_at;
     foreach (u) {
         const double gv   = ms_at(g, b, i, j); /* read once: u may lie on it */
         const double root = sqrt(update_average(v, b, i, j, rates.beta2, gv * gv) / rates.correct2);

@@ -92,7 +92,8 @@ static musec_status upload_piece(ms_device *d, const void *host, size_t bytes, v
     ms_cuda     *c    = ms_cuda_of(d);
     const int    slot = c->next_slot;
     musec_status st   = MUSEC_OK;
-    c->next_slot      = (slot + 1) % MS_CUDA_STAGING_SLOTS;
+    d->n_uploads++;
+    c->next_slot = (slot + 1) % MS_CUDA_STAGING_SLOTS;
     TRY(ms_cuda_status(d, cudaEventSynchronize(c->staging[slot].free), "upload"));
     memcpy(c->staging[slot].host, host, bytes);
     TRY(ms_cuda_status(
@@ -115,6 +116,7 @@ static musec_status cuda_upload(ms_device *d, const void *host, size_t bytes, vo
 
 static musec_status cuda_sync(ms_device *d)
 {
+    d->n_waits++;
     return ms_cuda_status(d, cudaStreamSynchronize(ms_cuda_of(d)->stream), "queued work");
 }
 

@@ -232,6 +232,7 @@ static __global__ void __launch_bounds__(ELEMENT_THREADS)
     vector_k(const __grid_constant__ Op op, const __grid_constant__ operands<Op::N, Lists> a)
 {
     pdl_wait_trigger();
+    if (is_off(a.guard)) return;
     chunk_of_vectors<Op, Kinds>(op, a, blockIdx.x);
 }
 
@@ -243,6 +244,7 @@ static __global__ void __launch_bounds__(ELEMENT_THREADS)
            uint32_t count)
 {
     pdl_wait_trigger();
+    if (is_off(a.guard)) return;
     for (uint32_t first = 0; first < count; first += ELEMENT_THREADS) {
         const uint32_t slot = first + threadIdx.x;
         const uint32_t last = count - first < ELEMENT_THREADS ? count : first + ELEMENT_THREADS;
@@ -260,6 +262,7 @@ static __global__ void __launch_bounds__(ELEMENT_THREADS)
     element_k(const __grid_constant__ Op op, const __grid_constant__ operands<Op::N, Lists> a)
 {
     pdl_wait_trigger();
+    if (is_off(a.guard)) return;
     constexpr int64_t CHUNK  = ELEMENT_THREADS * ELEMENT_EACH;
     const uint32_t    slot   = quotient(blockIdx.x, a.chunks);
     const int64_t     start  = (int64_t)(blockIdx.x - slot * a.chunks.by) * CHUNK;
@@ -295,6 +298,7 @@ static __global__ void __launch_bounds__(TRANSPOSE_THREADS)
     transpose_k(const __grid_constant__ Op op, const __grid_constant__ operands<Op::N, Lists> a)
 {
     pdl_wait_trigger();
+    if (is_off(a.guard)) return;
     constexpr int ROWS  = TRANSPOSE_THREADS / TRANSPOSE_SIDE,
                   STEPS = TRANSPOSE_SIDE / ROWS; /* rows at once */
     __shared__ typename Op::Real square[TRANSPOSE_SIDE][TRANSPOSE_SIDE + 1];
@@ -477,6 +481,7 @@ static musec_status launch_elements(ms_device *d, const char *name, const Op &op
         if (is_there(x, k)) set_operand(&a, k, x.mat[k], lists, &n_lists);
     a.rows = shape.rows, a.cols = shape.cols, a.elems = shape.rows * shape.cols;
     a.first = first, a.there = x.there;
+    a.guard = d->guard;
     if (a.elems == 0 || shape.count == 0) return MUSEC_OK;
     if constexpr (Op::transposes) {
         if (x.mat[0].trans) {

@@ -192,6 +192,9 @@ static __device__ inline void pdl_wait_trigger()
 #endif
 }
 
+/* Is the guard of the context (device.h) 0?  All threads see the same. */
+static __device__ inline bool is_off(const double *guard) { return guard != NULL && *guard == 0.0; }
+
 /* Queues a kernel that calls pdl_wait_trigger, in clusters of so many blocks; launched() returns
  * the status. */
 template <typename... Params, typename... Args>

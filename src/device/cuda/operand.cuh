@@ -76,6 +76,8 @@ template <int N, bool Lists> struct operands {
     uint32_t across;            /* tiles in a row, where matrices are transposed */
     unsigned there;             /* bit k: operand k is given */
 
+    const double *guard; /* where it is 0 nothing is written; NULL: there is none */
+
     ms_mat_ptr place[Lists ? 2 : 1][Lists ? MS_CUDA_GROUP_MAX : 1];
 };
 

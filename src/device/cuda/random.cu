@@ -63,11 +63,12 @@ static musec_status cuda_uniform(ms_device *d, uint64_t key, double low, double 
 /* ---- stochastic rounding --------------------------------------------------------------------- */
 
 struct rounding_call {
-    const float *x;
-    uint16_t    *out;
-    ms_mat       from, to; /* shapes and strides */
-    uint64_t     key, first;
-    int64_t      n; /* elements of the stack */
+    const float  *x;
+    uint16_t     *out;
+    ms_mat        from, to; /* shapes and strides */
+    uint64_t      key, first;
+    int64_t       n; /* elements of the stack */
+    const double *guard;
 };
 
 static __device__ inline int64_t place_in(const ms_mat &m, int64_t b, int64_t i, int64_t j)
@@ -79,6 +80,7 @@ static __device__ inline int64_t place_in(const ms_mat &m, int64_t b, int64_t i,
 static __global__ void stochastic_round_k(const __grid_constant__ rounding_call w)
 {
     pdl_wait_trigger();
+    if (is_off(w.guard)) return;
     const uint64_t end = w.first + (uint64_t)w.n, step = (uint64_t)gridDim.x * blockDim.x;
     const uint64_t last = (end - 1) / 8;
     for (uint64_t q = w.first / 8 + blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; q <= last;
@@ -100,6 +102,7 @@ static __global__ void stochastic_round_k(const __grid_constant__ rounding_call 
 static __global__ void stochastic_round_dense_k(const __grid_constant__ rounding_call w)
 {
     pdl_wait_trigger();
+    if (is_off(w.guard)) return;
     const int64_t each = w.from.rows * w.from.cols / 8, n = w.n / 8;
     for (int64_t q = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; q < n;
          q += (int64_t)gridDim.x * blockDim.x) {
@@ -130,7 +133,8 @@ static musec_status cuda_stochastic_round(ms_device *d, uint64_t key, uint64_t f
     w.out  = (uint16_t *)out.data;
     w.from = x, w.to = out;
     w.key = key, w.first = first;
-    w.n = x.count * x.rows * x.cols;
+    w.guard = d->guard;
+    w.n     = x.count * x.rows * x.cols;
     if (w.n == 0) return MUSEC_OK;
     const unsigned blocks = blocks_for(d, w.n / 8 + 2, threads);
     if (first % 8 == 0 && is_dense(x) && is_dense(out))

@@ -10,13 +10,14 @@
 enum { SCALAR_THREADS = 128, HOST_NUMBERS = 256 };
 
 struct scalar_args {
-    int     program;
-    int     n_in, n_out, n_host;
-    int64_t first, count; /* matrices of the launch */
-    number  in[MS_SCALAR_MAX_IO];
-    int     host[MS_SCALAR_MAX_IO]; /* index of its first number in host_numbers; -1: none */
-    double *out[MS_SCALAR_MAX_IO];
-    double  table[MS_SCALAR_MAX_TABLE], host_numbers[HOST_NUMBERS];
+    int           program;
+    int           n_in, n_out, n_host;
+    int64_t       first, count; /* matrices of the launch */
+    number        in[MS_SCALAR_MAX_IO];
+    int           host[MS_SCALAR_MAX_IO]; /* index of its first number in host_numbers; -1: none */
+    double       *out[MS_SCALAR_MAX_IO];
+    const double *guard;
+    double        table[MS_SCALAR_MAX_TABLE], host_numbers[HOST_NUMBERS];
 };
 
 /* The loops have constant lengths, so that numbers are in registers and all loads are issued before
@@ -27,7 +28,7 @@ static __global__ void __launch_bounds__(SCALAR_THREADS)
     const int64_t slot = (int64_t)blockIdx.x * SCALAR_THREADS + threadIdx.x, b = x.first + slot;
     double        from[MS_SCALAR_MAX_IO], to[MS_SCALAR_MAX_IO];
     pdl_wait_trigger();
-    if (slot >= x.count) return;
+    if (slot >= x.count || is_off(x.guard)) return;
 #pragma unroll
     for (int k = 0; k < MS_SCALAR_MAX_IO; k++) {
         if (k >= x.n_in) break;
@@ -53,6 +54,7 @@ static musec_status cuda_scalars(ms_device *d, const ms_scalar_call *c)
     const ms_num *in  = c->in;
     const int64_t all = c->out[0].count;
     x.program         = c->program;
+    x.guard           = d->guard;
     x.n_in            = c->n_in;
     x.n_out           = c->n_out;
     static_assert(sizeof x <= 4096, "kernel parameters");

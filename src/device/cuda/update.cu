@@ -18,22 +18,32 @@ template <typename R, bool Rounds> struct moments_op : element_op {
     Real        keep1, new1, keep2, new2, keep3, new3, scale1, scale2, alpha, eps;
     musec_dtype dtype_m, dtype_v, dtype_slow;
     bool        has_slow;
+    /* scale1 and scale2 from numbers on the device, or NULL */
+    const double *correct1_at, *correct2_at;
 
+    struct numbers {
+        Real scale1, scale2;
+    };
+    __device__ numbers of(int64_t, uint32_t) const
+    {
+        if (correct1_at == NULL) return { scale1, scale2 };
+        return { (Real)(1.0 / *correct1_at), (Real)(1.0 / sqrt(*correct2_at)) };
+    }
     __device__ Real kept(Real x, musec_dtype dtype) const
     {
         return Rounds ? as_stored(x, dtype) : x;
     }
-    __device__ void apply(const numbers &, Real (&x)[N], const place &) const
+    __device__ void apply(const numbers &c, Real (&x)[N], const place &) const
     {
         const Real g = x[G];
         x[M]         = kept(times_plus(keep1, x[M], times(new1, g)), dtype_m);
         x[V]         = kept(times_plus(keep2, x[V], times(times(new2, g), g)), dtype_v);
-        Real top     = times(scale1, x[M]);
+        Real top     = times(c.scale1, x[M]);
         if (has_slow) {
             x[SLOW] = kept(times_plus(keep3, x[SLOW], times(new3, g)), dtype_slow);
             top     = times_plus(alpha, x[SLOW], top);
         }
-        x[U] = ratio(top, times_plus(scale2, root(x[V]), eps));
+        x[U] = ratio(top, times_plus(c.scale2, root(x[V]), eps));
     }
 };
 
@@ -45,8 +55,9 @@ static musec_status moments_by(ms_device *d, const ms_moments &r, const element_
     op.keep1 = (Real)r.beta1, op.new1 = (Real)(1.0 - r.beta1);
     op.keep2 = (Real)r.beta2, op.new2 = (Real)(1.0 - r.beta2);
     op.keep3 = (Real)r.beta3, op.new3 = (Real)(1.0 - r.beta3);
-    op.scale1  = (Real)(1.0 / r.correct1);
-    op.scale2  = (Real)(1.0 / sqrt(r.correct2));
+    op.scale1      = (Real)(1.0 / r.correct1);
+    op.scale2      = (Real)(1.0 / sqrt(r.correct2));
+    op.correct1_at = r.correct1_at, op.correct2_at = r.correct2_at;
     op.alpha   = (Real)r.alpha;
     op.eps     = (Real)r.eps;
     op.dtype_m = call.mat[Op::M].dtype, op.dtype_v = call.mat[Op::V].dtype;
