@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 import musec.torch as mt
-from musec.torch import blocks
+from musec.torch import _shared, blocks
 
 WORLD_BATCH = 24  # of 1, 2 or 3 processes
 
@@ -115,6 +115,7 @@ def sharded(mesh=None):
 
 
 def fsdp(rank, world):
+    _shared.BUCKET_BYTES = 2000  # several buckets
     net = sharded()
     optimizer = make(net)
     train(net, optimizer, 60, 0, rank, world)
@@ -123,6 +124,18 @@ def fsdp(rank, world):
     train(net, optimizer, 40, 60, rank, world)
     compare(net, 100)
     assert optimizer.state_dict()["state"][0]["step"] == 100
+
+
+def hsdp(rank, world):
+    """Replicas of a model that is cut: here two replicas of one part each."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    mesh = init_device_mesh("cpu", (world, 1), mesh_dim_names=("replicate", "shard"))
+    net = sharded(mesh)
+    optimizer = make(net)
+    train(net, optimizer, 30, 0, rank, world)
+    compare(net, 30)
+    assert optimizer.state_dict()["state"][0]["momentum_buffer"].shape == net[0].weight.shape
 
 
 def save(rank, world, directory):

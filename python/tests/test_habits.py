@@ -482,6 +482,25 @@ def test_not_finite():
         assert skip.skipped == 1
 
 
+def test_not_finite_and_the_device_decides():
+    """nonfinite="defer", the default on a GPU: skipped, counted later, and said."""
+    m = model()
+    optimizer = mt.SoftMusec(two_groups(m), nonfinite="defer")
+    train(m, optimizer, 2)
+    before = [p.detach().clone() for p in m.parameters()]
+    for p in m.parameters():
+        p.grad = torch.ones_like(p)
+    m[0].weight.grad[3, 3] = float("inf")
+    optimizer.step()
+    assert all(torch.equal(p, q) for p, q in zip(m.parameters(), before))
+    with pytest.warns(UserWarning, match="1 steps were skipped"):
+        assert optimizer.skipped == 1
+    train(m, optimizer, 1)
+    assert optimizer.skipped == 1 and optimizer.state_dict()["state"][0]["step"] == 3
+    with pytest.raises(NotImplementedError, match="exact"):
+        mt.SoftMusec([m[0].weight], ns_mode="exact", nonfinite="defer")
+
+
 def test_not_finite_with_engines_of_their_own():
     """Groups with other options are computed apart, but a step is taken by all or by none."""
     m = model()
