@@ -54,7 +54,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
     for device in found["devices"]:
         lines.append(f"device     {device['name']}: {device['error'] or 'works'}")
     if torch["version"] is None:
-        lines.append("torch      not installed: musec.torch needs PyTorch 2.4 or later")
+        lines.append("torch      not installed: musec.torch needs PyTorch 2.6 or later")
     else:
         gpus = ", ".join(torch["gpus"]) or "none"
         lines.append(f"torch      {torch['version']}, CUDA {torch['cuda']}, GPUs: {gpus}")
