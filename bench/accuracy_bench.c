@@ -7,11 +7,15 @@
  *     fast                f = h g(u): its plan at the alpha that it reports
  *     accurate            f = h, with tol added to the bound; beyond the range of 16 bits its last
  *                         plan
+ *     sharp-, hard-fast   f = h c G(1 - 2 c^2 zeta), c = g(u), zeta = D^2 / (s^2 + D^2): after the
+ *                         plan of `fast` the chain G
+ *     sharp-, hard-accurate   the law itself, with tol added; with 16-bit operands the error of the
+ *                         chain of `fast` too
  *     muon                f = five quintic steps, in units of 1
  * with u = sqrt((s^2 + D^2) / alpha), h = D s / sqrt(s^2 + D^2).  The bounds are twice those of
- * docs/operators.md ("Rounding").  Muon amplifies small singular values, and so its own rounding
- * errors, by up to 485.  For |X|_F = 1, entries rounded with a relative error u give a matrix error
- * of norm
+ * docs/operators.md ("Rounding"), where a chain has those of the soft clip before it, and twice
+ * them after `accurate`.  Muon amplifies small singular values, and so its own rounding errors, by
+ * up to 485.  For |X|_F = 1, entries rounded with a relative error u give a matrix error of norm
  *     u (1/sqrt(rows) + 1/sqrt(cols))
  * and the bound is twice 485 times that; in float32, where sums matter too, it is the tests' 1e-4.
  * For `fast` the theorem is checked for the measured gains c / h, c = u_i^T result v_i, of all
@@ -24,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "linalg/sharp_chain.h"
 #include "optim/optim.h"
 #include "run_matrices.h"
 
@@ -41,14 +46,34 @@ typedef enum operator_law { LAW_PAPER, LAW_FAST, LAW_ACCURATE, LAW_MUON } operat
 static const struct path {
     const char  *name, *op;
     operator_law law;
+    double       sharpness;                  /* of the clip; 0: Muon's map is none */
     double       map;                        /* error of its polynomial */
     double       rounding[OPERANDS][RATIOS]; /* from the table, for s_1 / D up to 1, 10, more */
 } paths[] = {
-    { "paper K=5", "ssc", LAW_PAPER, 0.0, { { 3e-6, 5e-6, 6e-6 }, PAPER_16_BITS } },
-    { "paper7", "paper7", LAW_PAPER, 1.6e-6, { { 3e-6, 4e-6, 4e-6 }, PAPER_16_BITS } },
-    { "fast", "fast", LAW_FAST, 0.0, { { 2e-6, 3e-6, 6e-6 }, FAST_16_BITS } },
-    { "accurate", "accurate", LAW_ACCURATE, 0.0, { { 6e-7, 4e-6, 1.4e-4 }, FAST_16_BITS } },
-    { "muon", "ns5", LAW_MUON, 0.0, { { 1e-4, 1e-4, 1e-4 } } },
+    { "paper K=5", "ssc", LAW_PAPER, MS_SOFT, 0.0, { { 3e-6, 5e-6, 6e-6 }, PAPER_16_BITS } },
+    { "paper7", "paper7", LAW_PAPER, MS_SOFT, 1.6e-6, { { 3e-6, 4e-6, 4e-6 }, PAPER_16_BITS } },
+    { "fast", "fast", LAW_FAST, MS_SOFT, 0.0, { { 2e-6, 3e-6, 6e-6 }, FAST_16_BITS } },
+    { "accurate",
+      "accurate",
+      LAW_ACCURATE,
+      MS_SOFT,
+      0.0,
+      { { 6e-7, 4e-6, 1.4e-4 }, FAST_16_BITS } },
+    { "sharp-fast", "sharp-fast", LAW_FAST, 4.0, 0.0, { { 2e-6, 3e-6, 6e-6 }, FAST_16_BITS } },
+    { "hard-fast", "hard-fast", LAW_FAST, MS_HARD, 0.0, { { 2e-6, 3e-6, 6e-6 }, FAST_16_BITS } },
+    { "sharp-accurate",
+      "sharp-accurate",
+      LAW_ACCURATE,
+      4.0,
+      0.0,
+      { { 1.2e-6, 8e-6, 2.8e-4 }, FAST_16_BITS } },
+    { "hard-accurate",
+      "hard-accurate",
+      LAW_ACCURATE,
+      MS_HARD,
+      0.0,
+      { { 1.2e-6, 8e-6, 2.8e-4 }, FAST_16_BITS } },
+    { "muon", "ns5", LAW_MUON, 0.0, 0.0, { { 1e-4, 1e-4, 1e-4 } } },
 };
 
 typedef struct worst { /* the worst results of a path over the matrices */
@@ -89,6 +114,38 @@ static double quintic(double x)
     return x;
 }
 
+/* What the clip of a sharpness multiplies the soft one by, zeta = D^2 / (s^2 + D^2). */
+static double bend(double sharpness, double zeta)
+{
+    const double larger = fmax(zeta, 1.0 - zeta), ratio = (1.0 - larger) / larger;
+    if (sharpness == MS_SOFT) return 1.0;
+    if (sharpness == MS_HARD) return 1.0 / sqrt(larger);
+    return pow(1.0 + pow(ratio, 0.5 * sharpness), -1.0 / sharpness) / sqrt(larger);
+}
+
+/* The same by a chain. */
+static double chain_value(const ms_sharp_chain *chain, double zeta)
+{
+    double before = 0.0, y = 1.0 - 2.0 * zeta;
+    for (int k = 0; k < chain->n; k++) {
+        const ms_sharp_step *step = &chain->step[k];
+        const double         next = step->square * y * y + step->source * before + step->diag;
+        before                    = y;
+        y                         = next;
+    }
+    return y;
+}
+
+/* The chain that `fast` took: the plan before it has seven products. */
+static const ms_sharp_chain *find_chain(double sharpness, const musec_clip_report *report)
+{
+    const ms_sharp_chain *chain;
+    for (size_t i = 0; (chain = ms_sharp_chain_at(i)) != NULL; i++)
+        if (chain->sharpness == sharpness && report->products == 7 + ms_sharp_products(chain))
+            return chain;
+    return NULL;
+}
+
 /* u of a singular value with the paper's alpha. */
 static double paper_u(const test_matrix *m, double s)
 {
@@ -101,6 +158,7 @@ static bool find_plan(const struct path *p, const test_matrix *m, musec_dtype ty
                       const musec_clip_report *report, ms_poly_plan *plan)
 {
     const bool f16 = type == MUSEC_F16;
+    if (report->products == 0) return false; /* one row or column */
     if (p->law == LAW_ACCURATE)
         return strstr(report->path, " short") != NULL &&
                ms_poly_plan_cheapest(fmax(m->tol, 1e-2), f16 ? 0.03 : 0.07, plan) == MUSEC_OK;
@@ -114,31 +172,45 @@ static bool find_plan(const struct path *p, const test_matrix *m, musec_dtype ty
     return false;
 }
 
+/* The image of s under a clip by products: c is the gain of the soft stage, chain NULL the law. */
+static double clip_value(const struct path *p, double s, double D, double c,
+                         const ms_sharp_chain *chain)
+{
+    const double zeta = pow(c * D / hypot(s, D), 2.0);
+    return soft(s, D) * c * (chain != NULL ? chain_value(chain, zeta) : bend(p->sharpness, zeta));
+}
+
 /* Fills m->map; returns the bound on the error, and the tol of the plan of `fast`. */
 static double make_map(const struct path *p, test_matrix *m, int type,
                        const musec_clip_report *report, double *tol)
 {
     const double D = m->threshold, ratio = m->values[0] / D;
+    const bool   narrow = ms_is_16bit(operands[type]), f16 = operands[type] == MUSEC_F16;
     const double rounding = 2.0 * p->rounding[type][ratio <= 1.0 ? 0 : ratio <= 10.0 ? 1 : 2];
     ms_poly_plan plan     = { .tol = m->tol };
     const bool   planned  = (p->law == LAW_FAST || p->law == LAW_ACCURATE) &&
                          find_plan(p, m, operands[type], report, &plan);
+    const bool            chained = p->sharpness != MS_SOFT && p->law != LAW_MUON;
+    const ms_sharp_chain *chain =
+        chained && p->law == LAW_FAST ? find_chain(p->sharpness, report) : NULL;
     for (int64_t i = 0; i < m->k; i++) {
-        const double s = m->values[i], h = soft(s, D);
+        const double s = m->values[i], u = hypot(s, D) / sqrt(report->alpha);
         if (p->law == LAW_MUON)
             m->map[i] = quintic(s / (m->fro + 1e-7));
         else if (p->law == LAW_PAPER)
-            m->map[i] = h * phi(paper_u(m, s));
+            m->map[i] = soft(s, D) * phi(paper_u(m, s));
         else
-            m->map[i] =
-                planned ? h * ms_poly_plan_gain(&plan, hypot(s, D) / sqrt(report->alpha)) : h;
+            m->map[i] = clip_value(p, s, D, planned ? ms_poly_plan_gain(&plan, u) : 1.0, chain);
     }
     *tol = plan.tol;
-    if (p->law == LAW_MUON && ms_is_16bit(operands[type])) /* u is half of eps */
+    if (p->law == LAW_MUON && narrow) /* u is half of eps */
         return ms_dtype_eps(operands[type]) * MUON_GAIN *
                (1.0 / sqrt((double)m->x.rows) + 1.0 / sqrt((double)m->x.cols));
-    if (p->law == LAW_ACCURATE && planned) return operands[type] == MUSEC_F16 ? 0.1 : 0.12;
-    return p->map + rounding + (p->law == LAW_ACCURATE ? m->tol : 0.0);
+    double bound = p->map + rounding;
+    if (p->law == LAW_ACCURATE) bound = planned ? (f16 ? 0.1 : 0.12) : bound + m->tol;
+    if (p->law == LAW_ACCURATE && chained && narrow)
+        bound += ms_sharp_chain_find(p->sharpness, 3e-2, 5e-3)->error;
+    return bound;
 }
 
 /* ---- one path on one matrix ------------------------------------------------------------------ */
@@ -167,6 +239,12 @@ static musec_status measure(ms_device *d, test_matrix *m, double *norm, double *
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;
+}
+
+/* It is one about the soft clip by `fast`. */
+static bool has_theorem(const struct path *p)
+{
+    return p->law == LAW_FAST && p->sharpness == MS_SOFT;
 }
 
 /* The largest deviation of a gain, divided by what the theorem allows. */
@@ -206,6 +284,7 @@ static musec_status try_path(ms_device *d, const struct path *p, int type, test_
     musec_status      st;
     TRY(musec_clip_config_init(&cfg, sizeof cfg, p->op));
     cfg.threshold = m->threshold;
+    cfg.sharpness = p->sharpness;
     cfg.tol       = m->tol;
     cfg.iters     = STEPS;
     cfg.operands  = operands[type] == MUSEC_F32 ? 0 : (int)operands[type];
@@ -213,7 +292,7 @@ static musec_status try_path(ms_device *d, const struct path *p, int type, test_
     const double bound = make_map(p, m, type, &report, &tol);
     TRY(measure(d, m, &error, &relative));
     if (p->law != LAW_MUON) error /= m->threshold;
-    if (p->law == LAW_FAST) TRY(check_theorem(d, m, tol, bound, &share));
+    if (has_theorem(p)) TRY(check_theorem(d, m, tol, bound, &share));
     if (w->count++ == 0 || !(error / bound <= w->error / w->bound)) {
         snprintf(w->matrix, sizeof w->matrix, "%s", m->name);
         memcpy(w->plan, report.path, sizeof w->plan);
@@ -257,6 +336,7 @@ static bool is_chosen(const ms_run_matrices *all, int64_t matrix)
 static musec_status set_threshold(ms_bench *b, const ms_run_matrices *all, test_matrix *m)
 {
     musec_optim_config cfg;
+    const ms_stacks    x   = ms_stack(ms_unscaled(m->x), m->out);
     musec_optim       *opt = NULL;
     ms_num             d;
     musec_status       st;
@@ -264,7 +344,7 @@ static musec_status set_threshold(ms_bench *b, const ms_run_matrices *all, test_
     TRY(musec_optim_config_set(&cfg, "threshold", all->train != NULL ? all->threshold : "0.25"));
     if (all->train != NULL) cfg.beta = all->beta;
     TRY(musec_optim_create(&opt, b->d, &cfg));
-    TRY(ms_threshold(opt, m->x, &d));
+    TRY(ms_threshold(opt, &x, NULL, &d));
     m->threshold = d.value;
     m->tol       = ms_optim_tol(&cfg);
     if (d.each.data != NULL) TRY(ms_vec_download(b->d, d.each, &m->threshold));
@@ -339,9 +419,9 @@ static void put_worst(ms_bench *b, const struct path *p, const char *type, const
                                         "plan", w->plan, "matrices", w->count, "broken", broken));
         return;
     }
-    fprintf(b->out, "  %-10s %-5s %9.2e of %8.1e %9.2e", p->name, type, w->error, w->bound,
+    fprintf(b->out, "  %-14s %-5s %9.2e of %8.1e %9.2e", p->name, type, w->error, w->bound,
             w->relative);
-    if (p->law == LAW_FAST)
+    if (has_theorem(p))
         fprintf(b->out, " %8.3f", w->theorem);
     else
         fprintf(b->out, " %8s", "");
@@ -366,7 +446,7 @@ static musec_status run_all(ms_bench *b)
     if (b->rows == NULL) {
         fprintf(b->out, "%s, threshold %s: %d of %lld matrices\n", shape,
                 all.train != NULL ? all.threshold : "0.25", n, (long long)all.n);
-        fprintf(b->out, "  %-16s %-21s %9s %8s  %s\n", "", "|error|_2 / D", "relative", "theorem",
+        fprintf(b->out, "  %-20s %-21s %9s %8s  %s\n", "", "|error|_2 / D", "relative", "theorem",
                 "at");
     }
     for (size_t p = 0; p < COUNT(paths); p++)

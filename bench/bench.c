@@ -174,7 +174,7 @@ void ms_bench_row(ms_bench *b, const ms_bench_figure *f)
         json_array_append_new(b->rows, row);
         return;
     }
-    fprintf(b->out, "  %-22s %-32s %10.3f ms", f->name, f->shape, f->ms);
+    fprintf(b->out, "  %-24s %-32s %10.3f ms", f->name, f->shape, f->ms);
     if (r.gflop_s > 0.0)
         fprintf(b->out, " %8.1f %cFLOP/s %5.1f %%", unit * r.gflop_s, tera ? 'T' : 'G',
                 100.0 * r.of_gemm);
@@ -194,7 +194,7 @@ void ms_bench_memory(ms_bench *b, const char *section, const char *name, const c
         json_array_append_new(b->rows, json_pack("{s:s, s:s, s:s, s:f}", "section", section, "name",
                                                  name, "shape", shape, "bytes", bytes));
     else
-        fprintf(b->out, "  %-22s %-32s %10.3f GiB\n", name, shape, bytes / 0x1p30);
+        fprintf(b->out, "  %-24s %-32s %10.3f GiB\n", name, shape, bytes / 0x1p30);
 }
 
 void ms_bench_count(ms_bench *b, const char *section, const char *name, const char *shape,
@@ -204,7 +204,7 @@ void ms_bench_count(ms_bench *b, const char *section, const char *name, const ch
         json_array_append_new(b->rows, json_pack("{s:s, s:s, s:s, s:I}", "section", section, "name",
                                                  name, "shape", shape, "count", (json_int_t)count));
     else
-        fprintf(b->out, "  %-22s %-32s %10lld\n", name, shape, (long long)count);
+        fprintf(b->out, "  %-24s %-32s %10lld\n", name, shape, (long long)count);
 }
 
 void ms_bench_heading(const ms_bench *b, const char *text)

@@ -10,12 +10,17 @@
  * FLOPs are those of the spectral function alone, r being the smaller and n the larger side; bytes
  * are the minimum that the rest reads and writes: gradient, state, weight and copy, once each.
  *
+ * Thresholds by rule are timed with --all, beside the same optimizer with a fixed one.  After 256
+ * steps, which a GPU makes first, a quantile is estimated at every 32nd, so such steps are timed 32
+ * at a time.
+ *
  * With --run the matrices, gradients, momentum, threshold and beta are those of the newest
  * checkpoint of a run (run_matrices.h).  Three sets of gradients would soon make another momentum
  * than the many of a run, so every measurement starts from the momentum of the checkpoint, for any
  * optimizer.  Then the plans that `accurate` chooses for that momentum are counted. */
 #include "bench.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -40,11 +45,25 @@ typedef struct step_kind {
     int         states;                  /* state matrices per parameter */
     bool        slow;                    /* only with --all */
     bool        alone;                   /* only its spectral function */
+    const char *beside;                  /* the same with a fixed threshold, which is timed too */
+    int         steps;                   /* timed at a time; 0: one */
 } step_kind;
 
 #define MODE(mode)                                   \
     {                                                \
         { "ns-mode", mode }, { "threshold", "0.25" } \
+    }
+
+/* The same with a threshold by rule.  With rms:2 D becomes about 0.25, too. */
+#define RMS(label, optimizer, mode)                                                 \
+    {                                                                               \
+        label " rms", optimizer, { { "ns-mode", mode }, { "threshold", "rms:2" } }, \
+            .states = 1, .slow = true, .beside = label                              \
+    }
+#define QUANTILE(label, optimizer, mode)                                                        \
+    {                                                                                           \
+        label " quantile", optimizer, { { "ns-mode", mode }, { "threshold", "quantile:0.9" } }, \
+            .states = 1, .slow = true, .beside = label, .steps = 32                             \
     }
 
 static const step_kind kinds[] = {
@@ -62,6 +81,7 @@ static const step_kind kinds[] = {
       .n_r2   = 3,
       .states = 1 },
     { "musec fast", "musec", MODE("fast"), .r3 = 16, .n_r2 = 3, .states = 1 },
+    { "spectra fast", "spectra", MODE("fast"), .r3 = 9, .n_r2 = 3, .states = 1 },
     { "sgdm", "sgdm", .states = 1 },
     { "adamw", "adamw", .states = 2 },
     { "soft-musec literal",
@@ -72,12 +92,22 @@ static const step_kind kinds[] = {
       .states = 1,
       .slow   = true },
     { "musec", "musec", { { "threshold", "0.25" } }, .states = 1, .slow = true },
+    RMS("soft-musec fast", "soft-musec", "fast"),
+    QUANTILE("soft-musec fast", "soft-musec", "fast"),
+    RMS("soft-musec paper", "soft-musec", "paper"),
+    RMS("soft-musec accurate", "soft-musec", "accurate"),
+    RMS("musec fast", "musec", "fast"),
+    QUANTILE("musec fast", "musec", "fast"),
+    RMS("spectra fast", "spectra", "fast"),
+    QUANTILE("spectra fast", "spectra", "fast"),
 };
+static_assert(COUNT(kinds) <= MS_TIMING_MAX, "more candidates than can be timed");
 
 typedef struct step_job {
     const ms_run_matrices *m;
     musec_optim           *optim;
-    int                    next; /* index of the next set of gradients */
+    int                    next;  /* index of the next set of gradients */
+    int                    steps; /* of a run */
     /* of the spectral function of each group */
     ms_scaled_mat inputs[MAX_GROUPS];
     ms_mat        outputs[MAX_GROUPS];
@@ -199,10 +229,15 @@ done:
 
 static musec_status run_step(ms_device *d, void *state)
 {
-    step_job *j = state;
+    step_job    *j  = state;
+    musec_status st = MUSEC_OK;
     (void)d;
-    j->next = (j->next + 1) % j->m->sets;
-    return musec_optim_step(j->optim, j->m->grads[j->next], (size_t)j->m->n, 1.0);
+    for (int i = 0; i < j->steps; i++) {
+        j->next = (j->next + 1) % j->m->sets;
+        TRY(musec_optim_step(j->optim, j->m->grads[j->next], (size_t)j->m->n, 1.0));
+    }
+done:
+    return st;
 }
 
 /* Prepares the inputs and outputs of the spectral function of the next step, after one step was
@@ -309,24 +344,52 @@ done:
     return st;
 }
 
+/* The row of this name. */
+static size_t find_kind(const char *name)
+{
+    size_t k = 0;
+    while (strcmp(kinds[k].name, name) != 0)
+        k++;
+    return k;
+}
+
+/* Chooses the rows that are asked for, and those that they are compared with.  Thresholds by rule
+ * are not compared on the momentum of a run, whose threshold replaces all others. */
+static void choose_kinds(const ms_bench *b, const ms_run_matrices *m, const char *shape,
+                         bool *chosen)
+{
+    chosen[0] = true; /* the baseline */
+    for (size_t i = 0; i < COUNT(kinds); i++) {
+        if ((kinds[i].slow && !b->opt->all) || (kinds[i].beside != NULL && m->train != NULL) ||
+            !ms_bench_wanted(b, "step", kinds[i].name, shape))
+            continue;
+        chosen[i] = true;
+        if (kinds[i].beside != NULL) chosen[find_kind(kinds[i].beside)] = true;
+    }
+}
+
 /* Makes the requested optimizers, each with its own state and a typical momentum. */
 static musec_status make_jobs(ms_bench *b, const ms_run_matrices *m, const char *shape,
                               step_job *jobs, ms_candidate *c, const step_kind **chosen, int *n)
 {
-    const bool   warm = !ms_is_on_host(b->d) && m->train == NULL;
-    musec_status st   = MUSEC_OK;
+    const bool   warm                = !ms_is_on_host(b->d) && m->train == NULL;
+    bool         asked[COUNT(kinds)] = { false };
+    musec_status st                  = MUSEC_OK;
+    choose_kinds(b, m, shape, asked);
     for (size_t i = 0; i < COUNT(kinds); i++) {
-        const bool asked =
-            (!kinds[i].slow || b->opt->all) && ms_bench_wanted(b, "step", kinds[i].name, shape);
-        if (!asked && i > 0) continue; /* the first is the baseline */
-        chosen[*n] = &kinds[i];
-        jobs[*n].m = m;
-        c[*n]      = (ms_candidate){ .run   = run_step,
-                                     .state = &jobs[*n],
-                                     .begin = m->train != NULL ? set_momentum : NULL };
+        if (!asked[i]) continue;
+        chosen[*n]     = &kinds[i];
+        jobs[*n].m     = m;
+        jobs[*n].steps = 1;
+        c[*n]          = (ms_candidate){ .run   = run_step,
+                                         .state = &jobs[*n],
+                                         .begin = m->train != NULL ? set_momentum : NULL };
         TRY(make_optim(b, &kinds[i], m, &jobs[*n].optim));
-        for (int k = 0; k < WARM_STEPS && warm && !kinds[i].slow; k++)
+        const bool quick      = !kinds[i].slow || kinds[i].beside != NULL;
+        const int  warm_steps = kinds[i].steps > 0 ? 8 * kinds[i].steps : WARM_STEPS;
+        for (int k = 0; k < warm_steps && warm && quick; k++)
             TRY(run_step(b->d, &jobs[*n]));
+        if (kinds[i].steps > 0) jobs[*n].steps = kinds[i].steps;
         if (kinds[i].alone) TRY(set_apart(b->d, &jobs[*n], &c[*n]));
         *n += jobs[*n].optim != NULL;
     }
@@ -341,13 +404,15 @@ static musec_status ask_plan(ms_bench *b, musec_optim *opt, const ms_group *g,
 {
     const ms_mark mark = ms_arena_mark(&b->d->scratch);
     ms_mat        x, out;
+    ms_stacks     stack;
     ms_num        threshold;
     musec_status  st;
     TRY(ms_scratch_mat(b->d, g->dtype, 1, g->rows, g->cols, &x));
     TRY(ms_scratch_mat(b->d, g->dtype, 1, g->rows, g->cols, &out));
     TRY(ms_run_proposal(b->d, m, (int64_t)matrix, x));
-    TRY(ms_threshold(opt, x, &threshold));
-    TRY(ms_run_spectral(opt, g, ms_stack(ms_unscaled(x), out), threshold, report));
+    stack = ms_stack(ms_unscaled(x), out);
+    TRY(ms_threshold(opt, &stack, NULL, &threshold));
+    TRY(ms_run_spectral(opt, g, stack, threshold, report));
 done:
     ms_arena_reset(&b->d->scratch, mark);
     return st;
@@ -372,13 +437,10 @@ static void count_plan(const ms_report *report, plan_count *plans)
 /* Counts the plans that `accurate` chooses for the momentum of the next step. */
 static musec_status put_plans(ms_bench *b, const ms_run_matrices *m, const char *shape)
 {
-    plan_count       plans[MAX_PLANS] = { 0 };
-    musec_optim     *opt              = NULL;
-    const step_kind *k                = kinds;
-    musec_status     st;
-    while (strcmp(k->name, "soft-musec accurate") != 0)
-        k++;
-    TRY(make_optim(b, k, m, &opt));
+    plan_count   plans[MAX_PLANS] = { 0 };
+    musec_optim *opt              = NULL;
+    musec_status st;
+    TRY(make_optim(b, &kinds[find_kind("soft-musec accurate")], m, &opt));
     TRY(ms_optim_prepare(opt));
     for (size_t i = 0; i < opt->n_groups; i++)
         for (int64_t j = 0; j < opt->groups[i].count; j++) {
@@ -433,6 +495,31 @@ static void put_heading(const ms_bench *b, const ms_run_matrices *m)
                             : "optimizer steps, five Newton-Schulz steps where they have steps");
 }
 
+/* A row beside another has the ratio of the two medians. */
+static void put_rows(ms_bench *b, const ms_run_matrices *m, const char *shape,
+                     const step_kind *const *chosen, const step_job *jobs, const ms_candidate *c,
+                     int n)
+{
+    const musec_dtype dtype = b->d->kind->compute_dtype;
+    for (int i = 0; i < n; i++) {
+        ms_bench_figure row = { .section = "step",
+                                .name    = chosen[i]->name,
+                                .shape   = shape,
+                                .ms      = c[i].ms / jobs[i].steps,
+                                .dtype   = dtype,
+                                .flops   = flops(chosen[i], m, dtype),
+                                .bytes   = bytes(chosen[i], m),
+                                .ratio   = c[i].ratio,
+                                .against = kinds[0].name };
+        for (int k = 0; k < n && chosen[i]->beside != NULL; k++) {
+            if (strcmp(chosen[k]->name, chosen[i]->beside) != 0) continue;
+            row.against = chosen[k]->name;
+            row.ratio   = row.ms / (c[k].ms / jobs[k].steps);
+        }
+        ms_bench_row(b, &row);
+    }
+}
+
 static musec_status run_all(ms_bench *b)
 {
     const ms_mark    mark = ms_arena_mark(&b->d->scratch);
@@ -449,17 +536,7 @@ static musec_status run_all(ms_bench *b)
     put_heading(b, &m);
     TRY(make_jobs(b, &m, shape, jobs, c, chosen, &n));
     TRY(ms_time_group(b->d, c, n, b->rounds));
-    for (int i = 0; i < n; i++)
-        ms_bench_row(b,
-                     &(ms_bench_figure){ .section = "step",
-                                         .name    = chosen[i]->name,
-                                         .shape   = shape,
-                                         .ms      = c[i].ms,
-                                         .dtype   = b->d->kind->compute_dtype,
-                                         .flops   = flops(chosen[i], &m, b->d->kind->compute_dtype),
-                                         .bytes   = bytes(chosen[i], &m),
-                                         .ratio   = c[i].ratio,
-                                         .against = kinds[0].name });
+    put_rows(b, &m, shape, chosen, jobs, c, n);
     if (m.train != NULL) TRY(put_plans(b, &m, shape));
 done:
     for (size_t i = 0; i < COUNT(jobs); i++)

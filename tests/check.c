@@ -67,6 +67,13 @@ ms_device *check_open(const char *device)
     return d;
 }
 
+void check_take_16bit(ms_device *dev, ms_device_kind *kind)
+{
+    *kind        = *dev->kind;
+    kind->dtypes = 1u << MUSEC_F32 | 1u << MUSEC_F64;
+    dev->kind    = kind;
+}
+
 ms_device *check_open_cuda(void)
 {
     ms_device *d = NULL;

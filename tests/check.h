@@ -117,6 +117,9 @@ void check_only(const char *kind);
 /* Opens a context on a device, or fails the running test. */
 ms_device *check_open(const char *device);
 
+/* Makes of dev one that has neither bf16 nor f16; *kind, which describes it then, must live on. */
+void check_take_16bit(ms_device *dev, ms_device_kind *kind);
+
 /* Opens a context on a GPU; where there is none, skips the running test with the reason. */
 ms_device *check_open_cuda(void);
 

@@ -1,9 +1,11 @@
-/* golden_test.c - every record of every file op_*.mgv of the golden vectors, by the public API, on
- * every device, in float64 and float32, as stored, transposed and in padded stacks.
+/* golden_test.c - every record of every file op_*.mgv of the golden vectors, and the sharp clips of
+ * their matrices (sharp_reference.mgv), by the public API, on every device, in float64 and float32,
+ * as stored, transposed and in padded stacks.
  *
  * Float64 is held to the relative Frobenius error that the vectors' README expects of each method.
  * Float32 gets the same matrix, rounded, and is held to twice the rounding bounds measured for the
- * method (docs/operators.md), in spectral norm and relative to D. */
+ * method (docs/operators.md), in spectral norm and relative to D.  A clip with an error of its own
+ * may differ by what it promises (clip_law.h) besides. */
 #include "check.h"
 
 #include <math.h>
@@ -11,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clip_law.h"
 #include "clip_run.h"
 #include "mgv.h"
 #include "oracle.h"
@@ -27,24 +30,52 @@ static const struct {
     { "op_96x96", 1e-10 },
 };
 
-typedef enum bound_kind { EXACT, POLAR, PAPER, STEPS, FAST, QUINTIC } bound_kind;
+/* CLOSE: to a law that the operator keeps with an error of its own */
+typedef enum bound_kind { EXACT, POLAR, PAPER, STEPS, FAST, QUINTIC, CLOSE } bound_kind;
 
 static const struct golden_op {
     const char *record, *op;
-    int         iters, literal;
     bound_kind  kind;
+    int         iters, literal;
+    double      sharpness, tol; /* 0: the default */
 } ops[] = {
-    { "hard", "hard", 5, 0, EXACT },   { "soft", "soft", 5, 0, EXACT },
-    { "polar", "polar", 5, 0, POLAR }, { "ssc3", "ssc", 3, 0, STEPS },
-    { "ssc3", "ssc", 3, 1, STEPS },    { "ssc5", "ssc", 5, 0, PAPER },
-    { "ssc5", "ssc", 5, 1, PAPER },    { "ssc7", "ssc", 7, 0, STEPS },
-    { "ssc7", "ssc", 7, 1, STEPS },    { "paper7", "paper7", 5, 0, PAPER },
-    { "fast", "fast", 5, 0, FAST },    { "muon5", "ns5", 5, 0, QUINTIC },
+    { "hard", "hard", .kind = EXACT },
+    { "soft", "soft", .kind = EXACT },
+    { "polar", "polar", .kind = POLAR },
+    { "ssc3", "ssc", .kind = STEPS, .iters = 3 },
+    { "ssc3", "ssc", .kind = STEPS, .iters = 3, .literal = 1 },
+    { "ssc5", "ssc", .kind = PAPER },
+    { "ssc5", "ssc", .kind = PAPER, .iters = 5, .literal = 1 },
+    { "ssc7", "ssc", .kind = STEPS, .iters = 7 },
+    { "ssc7", "ssc", .kind = STEPS, .iters = 7, .literal = 1 },
+    { "paper7", "paper7", .kind = PAPER },
+    { "fast", "fast", .kind = FAST },
+    { "muon5", "ns5", .kind = QUINTIC },
+    { "soft", "accurate", .kind = CLOSE, .tol = 1e-2 },
+    { "soft", "accurate", .kind = CLOSE, .tol = 1e-4 },
+    { "soft", "sharp", .kind = EXACT, .sharpness = 2.0 },
+    { "sharp4", "sharp", .kind = EXACT },
+    { "sharp8", "sharp", .kind = EXACT, .sharpness = 8.0 },
+    { "sharp16", "sharp", .kind = EXACT, .sharpness = 16.0 },
+    { "sharp32", "sharp", .kind = EXACT, .sharpness = 32.0 },
+    { "hard", "sharp", .kind = EXACT, .sharpness = INFINITY },
+    { "soft", "sharp-fast", .kind = CLOSE, .sharpness = 2.0 },
+    { "sharp4", "sharp-fast", .kind = CLOSE },
+    { "sharp8", "sharp-fast", .kind = CLOSE, .sharpness = 8.0 },
+    { "sharp16", "sharp-fast", .kind = CLOSE, .sharpness = 16.0 },
+    { "sharp32", "sharp-fast", .kind = CLOSE, .sharpness = 32.0 },
+    { "hard", "hard-fast", .kind = CLOSE },
+    { "sharp4", "sharp-accurate", .kind = CLOSE, .tol = 1e-4 },
+    { "sharp8", "sharp-accurate", .kind = CLOSE, .sharpness = 8.0, .tol = 1e-3 },
+    { "sharp16", "sharp-accurate", .kind = CLOSE, .sharpness = 16.0, .tol = 1e-3 },
+    { "sharp32", "sharp-accurate", .kind = CLOSE, .sharpness = 32.0, .tol = 1e-2 },
+    { "hard", "hard-accurate", .kind = CLOSE, .tol = 3e-2 },
+    { "hard", "hard-accurate", .kind = CLOSE, .tol = 1e-3 }, /* by eigenvalues */
 };
 
 typedef struct golden { /* a file, and what many checks ask of it */
     const char   *name;
-    mgv_file      f;
+    mgv_file      f, sharp; /* sharp: of all matrices */
     int64_t       rows, cols, r;
     const double *m, *mt, *sv; /* M, its transpose and its singular values */
     double        D, s1, gram;
@@ -56,7 +87,9 @@ static golden open_golden(size_t index)
     char   path[512];
     golden g = { .name = files[index].name, .gram = files[index].gram };
     snprintf(path, sizeof path, "%s/golden/%s.mgv", check_data_dir(), g.name);
-    g.f                  = mgv_load(path);
+    g.f = mgv_load(path);
+    snprintf(path, sizeof path, "%s/sharp_reference.mgv", check_data_dir());
+    g.sharp              = mgv_load(path);
     const mgv_record *m  = mgv_find(&g.f, "M");
     const mgv_record *sv = mgv_find(&g.f, "sv");
     g.rows               = m->rows;
@@ -76,14 +109,25 @@ static void close_golden(golden *g)
 {
     free((void *)g->mt);
     mgv_free(&g->f);
+    mgv_free(&g->sharp);
+}
+
+static const mgv_record *find_record(golden *g, const char *record)
+{
+    char name[64];
+    if (strncmp(record, "sharp", 5) != 0) return mgv_find(&g->f, record);
+    snprintf(name, sizeof name, "%s.%s", g->name + strlen("op_"), record);
+    return mgv_find(&g->sharp, name);
 }
 
 static musec_clip_config config_of(const struct golden_op *op, const golden *g)
 {
     musec_clip_config cfg = run_config(op->op, g->D);
-    cfg.iters             = op->iters;
+    cfg.iters             = op->iters == 0 ? 5 : op->iters;
     cfg.literal           = op->literal;
-    cfg.coeffs            = "keller";
+    cfg.sharpness         = op->sharpness;
+    if (op->tol > 0.0) cfg.tol = op->tol;
+    cfg.coeffs = "keller";
     return cfg;
 }
 
@@ -95,6 +139,26 @@ static double bound_f64(const golden *g, const struct golden_op *op,
     if (op->kind == FAST) return 1e-9;
     if (op->kind == EXACT && strstr(report->path, "eigh") != NULL) return g->gram;
     return 1e-12;
+}
+
+/* How far from the law any singular value may be, and what rounding adds: twice that of the exact
+ * path, or of products.  In units of D these are 6e-6 and, where a plan lifts small values,
+ * eps / 8 / u_low^2, which a chain doubles (float32; the former in float64 by 5e8 less). */
+static double bound_close(const golden *g, const struct golden_op *op, musec_dtype dtype,
+                          const musec_clip_report *report)
+{
+    const musec_clip_config cfg  = config_of(op, g);
+    const double            unit = fmin(g->D, g->s1), eps = ms_dtype_eps(dtype);
+    double                  gap = 0.0, rounding = 6e-6;
+    for (int64_t i = 0; i < g->r; i++) {
+        const law_range range = law_promised(&cfg, report, g->sv, g->r, i);
+        gap                   = fmax(gap, range.most - range.least);
+    }
+    if (report->products == 0) return gap + (dtype == MUSEC_F64 ? g->gram : 2e-5) * unit;
+    if (dtype == MUSEC_F64) rounding /= 5e8;
+    if (strstr(op->op, "accurate") != NULL)
+        rounding += 2.0 * eps / 8.0 / (report->u_low * report->u_low);
+    return gap + 2.0 * rounding * unit;
 }
 
 /* Twice the rounding of float32 where it is tabled, else 2e-5; all in units of D. */
@@ -127,6 +191,17 @@ static void check_f32(const golden *g, const struct golden_op *op, const double 
           op->literal ? " literal" : "", how, err, bound);
 }
 
+static void check_close(const golden *g, const struct golden_op *op, musec_dtype dtype,
+                        const double *got, const double *want, const musec_clip_report *report,
+                        const char *how)
+{
+    const double bound = bound_close(g, op, dtype, report);
+    const double above = pow((double)g->r, 1.0 / 128.0); /* the norm that is measured may be */
+    const double err   = run_norm2_diff(got, want, g->rows, g->cols, bound) / above;
+    CHECK(err <= bound, "%s %s (%s: %s), %s %s: error %g, bound %g", g->name, op->record, op->op,
+          report->path, dtype == MUSEC_F64 ? "f64" : "f32", how, err, bound);
+}
+
 static void check_f64(const golden *g, const struct golden_op *op, const double *got,
                       const double *want, const musec_clip_report *report, const char *how)
 {
@@ -141,7 +216,7 @@ static void check_f64(const golden *g, const struct golden_op *op, const double 
 /* For vectors the plans' own records differ from h by up to 2e-6; the library returns h. */
 static const double *expected(golden *g, const struct golden_op *op)
 {
-    const mgv_record *want = mgv_find(&g->f, op->record);
+    const mgv_record *want = find_record(g, op->record);
     CHECK(want->rows == g->rows && want->cols == g->cols, "%s %s: shape", g->name, op->record);
     if (g->r > 1 || (strcmp(op->record, "fast") != 0 && strcmp(op->record, "paper7") != 0))
         return want->data;
@@ -154,7 +229,9 @@ static const double *expected(golden *g, const struct golden_op *op)
 static void judge(const golden *g, const struct golden_op *op, musec_dtype dtype, const double *got,
                   const double *want, const musec_clip_report *report, const char *how)
 {
-    if (dtype == MUSEC_F64)
+    if (op->kind == CLOSE)
+        check_close(g, op, dtype, got, want, report, how);
+    else if (dtype == MUSEC_F64)
         check_f64(g, op, got, want, report, how);
     else
         check_f32(g, op, got, want, how);
@@ -243,7 +320,8 @@ TEST_EACH_DEVICE(operators_agree_with_narrow_operands, dev)
     for (size_t i = 0; i < COUNT(files); i++) {
         golden g = open_golden(i);
         for (size_t j = 0; j < COUNT(ops); j++) {
-            const bool products = ops[j].kind != EXACT && ops[j].kind != POLAR;
+            const bool products =
+                ops[j].kind != EXACT && ops[j].kind != POLAR && ops[j].kind != CLOSE;
             if (!products || (run_is_slow(dev) && g.r > 48)) continue;
             if (ms_device_has(dev, MUSEC_F16)) check_narrow(dev, &g, &ops[j], MUSEC_F16);
             if (ms_device_has(dev, MUSEC_BF16)) check_narrow(dev, &g, &ops[j], MUSEC_BF16);
@@ -405,16 +483,21 @@ TEST(every_record_has_a_test)
     static const char *const others[] = { "specnorm", "fro",        "erank",
                                           "alpha_F",  "alpha_C4",   "fast_ul",
                                           "fast_ud",  "erank_ssc5", "erank_muon5" };
+    size_t                   sharp    = 0;
     for (size_t i = 0; i < COUNT(files); i++) {
         golden g = open_golden(i);
         for (size_t j = 0; j < COUNT(ops); j++)
-            mgv_find(&g.f, ops[j].record);
+            find_record(&g, ops[j].record);
         for (size_t j = 0; j < COUNT(others); j++)
             mgv_find(&g.f, others[j]);
         for (size_t j = 0; j < g.f.n_records; j++)
             CHECK(g.f.records[j].used, "%s: nobody tests %s", g.name, g.f.records[j].name);
+        for (size_t j = 0; j < g.sharp.n_records; j++)
+            sharp += g.sharp.records[j].used;
+        CHECK(g.sharp.n_records == 4 * COUNT(files), "%zu sharp clips", g.sharp.n_records);
         close_golden(&g);
     }
+    CHECK(sharp == 4 * COUNT(files), "%zu sharp clips are tested", sharp);
 }
 
 TEST(every_file_has_a_row)

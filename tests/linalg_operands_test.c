@@ -186,25 +186,25 @@ TEST_EACH_DEVICE(many_steps_stay_near_the_ball, dev)
 static double soft_of(double s, const void *arg) { return law_soft(s, *(const double *)arg); }
 
 /* The cheapest plan for a spectrum.  Where its lower end is below the range of 16-bit plans
- * (`is_short`), the plan is for a fixed end and a tol of 1e-2. */
+ * (`is_short`), the plan after reductions is for a fixed end and a tol of 1e-2. */
 static law_plan law_accurate(const oracle *o, double D, double tol, musec_dtype dtype,
                              bool *is_short)
 {
     const bool   f16 = dtype == MUSEC_F16, bf16 = dtype == MUSEC_BF16;
-    const double margin = f16 ? 2e-3 : bf16 ? 1e-2 : 1e-5, least = f16 ? 0.03 : bf16 ? 0.05 : 0.0;
+    const double margin = f16 ? 2e-3 : bf16 ? 1e-2 : 1e-5, least = f16 ? 0.03 : bf16 ? 0.09 : 0.0;
     law_plan     law   = { .threshold = D, .alpha = law_alpha_c4(o->s, o->k, D) * (1.0 + margin) };
     const double u_low = D / sqrt(law.alpha);
     *is_short          = u_low < least;
-    CHECK(ms_poly_plan_cheapest(*is_short ? fmax(tol, 1e-2) : tol,
-                                *is_short ? (f16 ? 0.03 : 0.07) : u_low, &law.plan) == MUSEC_OK,
+    CHECK(ms_poly_plan_cheapest(*is_short ? fmax(tol, 1e-2) : tol, *is_short ? least : u_low,
+                                &law.plan) == MUSEC_OK,
           "no plan for u_low %g", u_low);
     return law;
 }
 
 /* |result - soft clip|_2 is at most tol D plus twice the rounding error that is tabulated for
- * `fast`.  Below the range of 16-bit plans gains fall short of 1 - tol, and the result is compared
- * with the map of the plan.  Rounding moves w = u^2, which is 1e-4 there, by some 2^-12 or 2^-9;
- * 5e-2 and 6e-2 of D were seen, and twice that is allowed. */
+ * `fast`.  Below the range of 16-bit plans reductions come first (soft_reduction_test.c), and the
+ * rounding of the matrix itself, 100 times D, is most of the error: 1.8e-2 and 0.145 of D were seen,
+ * and twice that is allowed. */
 static void check_accurate(const musec_clip_report *report, oracle *o, const double *got, double D,
                            double tol, musec_dtype dtype)
 {
@@ -214,19 +214,17 @@ static void check_accurate(const musec_clip_report *report, oracle *o, const dou
     const law_plan law  = law_accurate(o, D, tol, dtype, &is_short);
     const char    *type = dtype == MUSEC_F16 ? " f16" : t ? " bf16" : "";
     char           path[40];
-    snprintf(path, sizeof path, "%s%s%s", law.plan.name, is_short ? " short" : "", type);
+    snprintf(path, sizeof path, "%s%s%s", is_short ? "1+" : "", is_short ? "p9x9" : law.plan.name,
+             type);
     CHECK(strcmp(report->path, path) == 0, "s_1 = %g D, tol %g: %s, not %s", ratio, tol,
           report->path, path);
     const double in_f32[] = { 6e-7, 4e-6, 1.4e-4 }; /* docs/operators.md */
     const double rounding = 2.0 * (type[0] != '\0' ? fast_bound[t][size] : in_f32[size]);
     const double over     = pow((double)o->k, 1.0 / 128.0); /* the factor of run_norm2_diff */
-    const double bound    = (is_short ? (t ? 0.12 : 0.1) : over * tol + rounding) * D;
+    const double bound    = (is_short ? (t ? 0.29 : 0.036) : over * tol + rounding) * D;
     const double excess =
         type[0] != '\0' ? fmax(fast_excess[t][size], is_short ? 2e-2 : 0.0) : 1e-5;
-    if (is_short)
-        oracle_map(o, law_plan_of, &law);
-    else
-        oracle_map(o, soft_of, &D);
+    oracle_map(o, soft_of, &D);
     const double err  = run_norm2_diff(got, o->want, o->rows, o->cols, bound);
     const double norm = oracle_norm2(got, MUSEC_F64, o->rows, o->cols);
     CHECK(err <= bound, "%s, tol %g, s_1 = %g D: error %g D", path, tol, ratio, err / D);
@@ -360,6 +358,9 @@ TEST_EACH_DEVICE(unsupported_operands_are_refused, dev)
     refused(dev, MUSEC_F32, MUSEC_F64, MUSEC_EINVAL, "operands of f64");
     refused(dev, MUSEC_F64, MUSEC_F32, MUSEC_EINVAL, "operands of f32");
     refused(dev, MUSEC_F64, MUSEC_F16, MUSEC_EINVAL, "f32");
-    if (!ms_device_has(dev, MUSEC_F16))
-        refused(dev, MUSEC_F32, MUSEC_F16, MUSEC_ENOTSUP, "no arithmetic in f16");
+    const ms_device_kind *kind = dev->kind;
+    ms_device_kind        lacking;
+    check_take_16bit(dev, &lacking);
+    refused(dev, MUSEC_F32, MUSEC_F16, MUSEC_ENOTSUP, "no arithmetic in f16");
+    dev->kind = kind;
 }

@@ -209,9 +209,10 @@ TEST(bf16_momentum_is_refused_where_there_is_none)
 {
     const musec_optim_config adamw = rig_config("adamw", "momentum-dtype=bf16 operands=auto"),
                              muon  = rig_config("muon", "momentum-dtype=bf16 operands=auto");
-    musec_ctx   *ctx               = NULL;
-    musec_optim *opt               = NULL;
-    CHECK(musec_ctx_create(&ctx, "cpu") == MUSEC_OK, "no context");
+    musec_ctx     *ctx             = check_open("cpu");
+    musec_optim   *opt             = NULL;
+    ms_device_kind lacking;
+    check_take_16bit(ctx, &lacking);
     CHECK_FAILS(&ctx->error, musec_optim_create(&opt, ctx, &adamw), MUSEC_EINVAL,
                 "adamw keeps no momentum");
     CHECK_FAILS(&ctx->error, musec_optim_create(&opt, ctx, &muon), MUSEC_ENOTSUP,

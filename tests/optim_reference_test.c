@@ -7,10 +7,12 @@
  * the state at the end are compared.
  *
  * Float64 is held to 1e-12, relative and in Frobenius norm, and to 1e-10 where singular values may
- * be found through a Gram matrix.  Float32 starts from the same numbers, which it holds exactly;
- * its bound of 1e-4 is the rounding 6e-8 times what the maps may amplify it by: at most 990, the
- * slope at 0 of five Polar Express steps, and for an exact polar factor the inverse of the smallest
- * singular value, which the script keeps above a thousandth of the largest. */
+ * be found through a Gram matrix.  In ns-mode accurate, whose numbers are those of the exact clip,
+ * ns-tol / beta comes on top: each step errs by ns-tol at most, and a clip takes no two matrices
+ * further apart.  Float32 starts from the same numbers, which it holds exactly; its bound of 1e-4
+ * is the rounding 6e-8 times what the maps may amplify it by: at most 990, the slope at 0 of five
+ * Polar Express steps, and for an exact polar factor the inverse of the smallest singular value,
+ * which the script keeps above a thousandth of the largest. */
 #include "check.h"
 
 #include <math.h>
@@ -85,12 +87,20 @@ static void configure(const ref_case *c, musec_optim_config *cfg)
     }
 }
 
+static double option_of(const ref_case *c, const char *key) /* 0: it is not there */
+{
+    const char *found = strstr(c->options, key);
+    return found == NULL ? 0.0 : strtod(found + strlen(key), NULL);
+}
+
 static double bound_of(const ref_case *c, musec_dtype dtype)
 {
-    const bool exact = has_option(c, "ns-mode=exact") || has_option(c, "clip=hard") ||
-                       strcmp(c->optimizer, "musec") == 0;
-    if (dtype == MUSEC_F32) return 1e-4;
-    return exact ? 1e-10 : 1e-12;
+    const bool   hard  = has_option(c, "clip=hard") || strcmp(c->optimizer, "musec") == 0;
+    const bool   exact = has_option(c, "ns-mode=exact") || (hard && !has_option(c, "ns-mode=fast"));
+    const bool   accurate = has_option(c, "ns-mode=accurate");
+    const double more     = accurate ? option_of(c, "ns-tol=") / option_of(c, "beta=") : 0.0;
+    if (dtype == MUSEC_F32) return 1e-4 + more;
+    return (exact ? 1e-10 : 1e-12) + more;
 }
 
 /* ---- comparing ------------------------------------------------------------------------------- */

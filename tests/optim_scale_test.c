@@ -147,6 +147,119 @@ TEST_EACH_DEVICE(quantiles_of_plain_spectra_are_exact, dev)
     oracle_free(&flat), oracle_free(&zero);
 }
 
+/* ---- thresholds by rule, step by step -------------------------------------------------------- */
+
+static const rig_param three[] = { { .name = "a", .rows = 12, .cols = 20 },
+                                   { .name = "b", .rows = 20, .cols = 12 },
+                                   { .name = "c", .rows = 12, .cols = 20 } };
+
+static struct {
+    ms_device_ops real;
+    int           downloads;
+} calls;
+
+static musec_status see_download(ms_device *d, const void *device, size_t bytes, void *host)
+{
+    calls.downloads++;
+    return calls.real.download(d, device, bytes, host);
+}
+
+/* A step waits once, for the gradients, and again where quantiles are estimated.  In between D
+ * keeps its ratio to the root mean square, to the rounding of the norm. */
+TEST_EACH_DEVICE(quantiles_are_estimated_at_some_steps, dev)
+{
+    static const struct {
+        int from, every; /* steps, the first being 0 */
+    } course[] = { { 0, 1 }, { 16, 2 }, { 32, 4 }, { 64, 8 }, { 128, 16 }, { 256, 32 } };
+    static const musec_dtype operands[] = { MUSEC_F32, MUSEC_F16 };
+    for (size_t k = 0; k < COUNT(operands); k++) {
+        if (!ms_device_has(dev, operands[k])) continue;
+        musec_optim_config cfg =
+            rig_config("soft-musec", "threshold=quantile:0.5 ns-mode=fast report-every=0");
+        cfg.operands = operands[k];
+        rig r        = rig_make_with(dev, &cfg, MUSEC_F32, three, COUNT(three), 3);
+        for (int t = 0, now = 0; t < 330; t++) {
+            if (now + 1 < (int)COUNT(course) && course[now + 1].from == t) now++;
+            const bool due = t % course[now].every == 0;
+            rig_set_grads(&r, t, 1.0);
+            calls.real          = dev->table;
+            calls.downloads     = 0;
+            dev->table.download = see_download;
+            CHECK_OK(dev, rig_try(&r, 1.0));
+            dev->table = calls.real;
+            CHECK((calls.downloads > 1) == due, "step %d: %d downloads", t + 1, calls.downloads);
+        }
+        rig_free(&r);
+    }
+}
+
+/* Rounding to nearest changes a number by at most half a unit in its last place, and so the norm of
+ * all: 2^-11 of itself in f16, 2^-9 in bf16.  The fused pass sums in float32 before it rounds, as
+ * the other one does. */
+TEST_EACH_DEVICE(thresholds_of_rounded_directions_are_near, dev)
+{
+    static const struct {
+        musec_dtype operands;
+        double      bound;
+    } cases[]                          = { { MUSEC_F16, 0x1p-11 }, { MUSEC_BF16, 0x1p-9 } };
+    static const char *const options[] = { "ns-mode=fast threshold=rms:0.7",
+                                           "ns-mode=paper threshold=rms:3 nesterov=yes" };
+    for (size_t i = 0; i < COUNT(cases) * COUNT(options); i++) {
+        const size_t       c   = i % COUNT(cases);
+        musec_optim_config cfg = rig_config("soft-musec", options[i / COUNT(cases)]);
+        musec_optim_report got, want;
+        cfg.report_every = 1;
+        if (!ms_device_has(dev, cases[c].operands)) continue;
+        rig wide     = rig_make_with(dev, &cfg, MUSEC_F32, three, COUNT(three), 3);
+        cfg.operands = cases[c].operands;
+        rig narrow   = rig_make_with(dev, &cfg, MUSEC_F32, three, COUNT(three), 3);
+        rig_step(&wide, 0, 1.0), rig_step(&narrow, 0, 1.0);
+        for (size_t p = 0; p < COUNT(three); p++) {
+            CHECK_OK(dev, musec_optim_get_report(wide.opt, p, &want));
+            CHECK_OK(dev, musec_optim_get_report(narrow.opt, p, &got));
+            CHECK(fabs(got.threshold / want.threshold - 1.0) <= cases[c].bound &&
+                      got.threshold != want.threshold,
+                  "%s, %s: D is %.9g, not %.9g", options[i / COUNT(cases)], three[p].name,
+                  got.threshold, want.threshold);
+        }
+        rig_free(&wide), rig_free(&narrow);
+    }
+}
+
+/* A matrix whose gradients are zero at first does not move, its neighbours in the batch do; then it
+ * moves as one of its own would. */
+TEST_EACH_DEVICE(a_matrix_of_zeros_has_a_threshold, dev)
+{
+    static const char *const rules[]    = { "rms:0.7", "quantile:0.5" };
+    static const musec_dtype operands[] = { MUSEC_F32, MUSEC_F16 };
+    for (size_t i = 0; i < COUNT(rules) * COUNT(operands); i++) {
+        const char *rule = rules[i % COUNT(rules)];
+        if (!ms_device_has(dev, operands[i / COUNT(rules)])) continue;
+        musec_optim_config cfg = rig_config("soft-musec", "ns-mode=fast update-scale=unit");
+        CHECK(musec_optim_config_set(&cfg, "threshold", rule) == MUSEC_OK, "%s", rule);
+        cfg.operands     = operands[i / COUNT(rules)];
+        cfg.report_every = 0;
+        rig r            = rig_make_with(dev, &cfg, MUSEC_F32, three, COUNT(three), 3);
+        for (int64_t t = 0; t < 6; t++) {
+            rig_set_grads(&r, t, 1.0);
+            double *zeros = calloc((size_t)rig_elems(&r, 2), sizeof *zeros);
+            if (t < 3) rig_set_grad(&r, 2, zeros);
+            rig_go(&r);
+            free(zeros);
+            for (size_t p = 0; p < COUNT(three); p++) {
+                double *w = rig_weight(&r, p);
+                CHECK(rig_unmoved(&r, p) == (p == 2 && t < 3), "%s, step %d: %s", rule, (int)t + 1,
+                      three[p].name);
+                for (int64_t e = 0; e < rig_elems(&r, p); e++)
+                    CHECK(fabs(w[e]) <= 100.0, "%s, step %d: %s holds %g", rule, (int)t + 1,
+                          three[p].name, w[e]);
+                free(w);
+            }
+        }
+        rig_free(&r);
+    }
+}
+
 /* ---- the ball -------------------------------------------------------------------------------- */
 
 /* A random kind of gradient: normal; with one element, or all of them, 1e6 times larger; zero; of

@@ -124,6 +124,7 @@ TEST_EACH_DEVICE(a_resumed_run_has_the_same_bits, dev)
         "nonfinite=skip avg-steps=2 avg-epochs=2 seed=1",
         "nonfinite=skip avg-steps=2 avg-epochs=2 seed=2",
         "nonfinite=skip avg-steps=2 avg-epochs=2 seed=3",
+        "nonfinite=skip threshold=quantile:0.6 update-scale=unit report-every=2",
     };
     for (size_t k = 0; musec_optim_name(k, NULL) != NULL; k++)
         for (size_t o = 0; o < COUNT(options); o++) {
@@ -277,6 +278,62 @@ TEST_EACH_DEVICE(a_state_of_another_optimizer_is_refused, dev)
         rig_free(&r);
     }
     rig_free(&saved);
+}
+
+/* The ratio of a quantile in a file is taken by an optimizer with that quantile, and with any other
+ * threshold it is as if there were none.  Step 18 keeps the ratio of step 17. */
+TEST_EACH_DEVICE(a_quantile_is_taken_for_itself_alone, dev)
+{
+    static const char *const thresholds[] = { "quantile:0.6", "quantile:0.3", "rms:0.6", "0.6" };
+    const char              *path         = tmp_path("quantiles.safetensors");
+    rig saved = rig_make(dev, "soft-musec", "threshold=quantile:0.6", MUSEC_F32, others, 2, 1);
+    rig_steps(&saved, 0, 17);
+    CHECK_OK(dev, musec_optim_save(saved.opt, path));
+    for (size_t i = COUNT(thresholds); i-- > 0;) {
+        rig r =
+            rig_makef(dev, MUSEC_F32, others, 2, 1, "soft-musec", "threshold=%s", thresholds[i]);
+        CHECK_OK(dev, musec_optim_load(r.opt, path));
+        const double got = r.opt->groups[0].quantile[0], want = saved.opt->groups[0].quantile[0];
+        CHECK(want > 0.0 && got == (i == 0 ? want : 0.0), "%s: %g, saved %g", thresholds[i], got,
+              want);
+        rig_copy_weights(&saved, &r);
+        rig_step(&r, 17, 1.0);
+        if (i == 0) {
+            rig_step(&saved, 17, 1.0);
+            rig_check_same(&saved, &r, "soft-musec", thresholds[i]);
+            CHECK(r.opt->groups[0].quantile[0] == got, "it was estimated again");
+        }
+        rig_free(&r);
+    }
+    rig_free(&saved);
+}
+
+TEST_EACH_DEVICE(a_damaged_quantile_is_refused, dev)
+{
+    static const char *const damages[] = { "x", "-", "1e9", "0.6x", "0.6 x", "0.6 -" };
+    static const char        at[]      = "quantile of a/0";
+    const char              *path      = tmp_path("quantile.safetensors");
+    blob                     b;
+    rig r = rig_make(dev, "soft-musec", "threshold=quantile:0.6", MUSEC_F32, others, 2, 1);
+    rig_steps(&r, 0, 2);
+    CHECK_OK(dev, musec_optim_save(r.opt, path));
+    get_file(path, &b);
+    size_t begin = 0;
+    while (begin + sizeof at < b.n && memcmp(b.p + begin, at, strlen(at)) != 0)
+        begin++;
+    CHECK(begin + 64 < b.n, "there is no quantile");
+    begin += strlen(at) + 3; /* ":" and the quotes */
+    size_t end = begin;
+    while (b.p[end] != '"')
+        end++;
+    for (size_t i = 0; i < COUNT(damages); i++) { /* the header keeps its length */
+        memset(b.p + begin, '9', end - begin);
+        memcpy(b.p + begin, damages[i], strlen(damages[i]));
+        put_file(path, b.p, b.n);
+        CHECK_FAILS(&dev->error, musec_optim_load(r.opt, path), MUSEC_EFORMAT, at);
+        check_refused(&r, path, damages[i], MUSEC_EFORMAT);
+    }
+    rig_free(&r);
 }
 
 TEST_EACH_DEVICE(truncated_and_missing_files_are_refused, dev)

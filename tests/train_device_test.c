@@ -74,13 +74,19 @@ TEST(determinism_can_be_switched_off)
 
 TEST(a_precision_that_the_device_lacks_is_refused)
 {
-    const ms_train_setup setup = { .config = configure("cpu", "bf16"), .out = fresh_dir() };
-    ms_error             e     = { "" };
-    ms_train            *t     = NULL;
-    CHECK(ms_train_open(&e, &setup, &t) == MUSEC_ENOTSUP && t == NULL, "opened");
+    const ms_train_config cfg = configure("cpu", "bf16");
+    ms_device            *dev = check_open("cpu");
+    ms_error              e   = { "" };
+    musec_dtype           dtype;
+    ms_device_kind        lacking;
+    CHECK_OK_ERR(&e, ms_train_dtype(&e, &cfg, dev, &dtype));
+    CHECK(dtype == MUSEC_BF16, "%s", ms_dtype_name(dtype));
+    check_take_16bit(dev, &lacking);
+    CHECK(ms_train_dtype(&e, &cfg, dev, &dtype) == MUSEC_ENOTSUP, "taken");
     CHECK(strcmp(e.text, "precision is bf16, which the device cpu does not have; choose auto or "
                          "f32") == 0,
           "%s", e.text);
+    musec_ctx_destroy(dev);
 }
 
 /* ---- resuming in another precision ----------------------------------------------------------- */

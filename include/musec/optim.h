@@ -50,7 +50,7 @@ typedef struct musec_block {
     int64_t count, stride;          /* count 0 means 1 */
 } musec_block;
 
-/* Weights of 16 bits, bf16 or f16 (on devices that have them: "cuda", "ref").  All arithmetic on
+/* Weights of 16 bits, bf16 or f16, on devices that have them: all of this build.  All arithmetic on
  * them is that of float32 weights, and so are their state, their options and their steps.  What 16
  * bits cannot hold is kept as state:
  *

@@ -25,8 +25,8 @@ static const ms_option options[] = {
     { "quick", MS_OPT_FLAG, AT(quick), NULL,
       "run small sizes only, in seconds; step, accuracy: two layers; train: pico" },
     { "all", MS_OPT_FLAG, AT(all), NULL,
-      "step: also run the slow ones, by SVD and in the paper's order; accuracy: every matrix, not "
-      "three "
+      "step: also run the slow ones, by SVD and in the paper's order, and thresholds by rule; "
+      "accuracy: every matrix, not three "
       "of each part of a layer; ops on a GPU: decompositions" },
     { "loose", MS_OPT_FLAG, AT(loose), NULL,
       "what a GPU does with --deterministic no: products chosen by timing, whatever their "

@@ -12,10 +12,9 @@
 /* ---- kinds and contexts ---------------------------------------------------------------------- */
 
 enum {
-    SINGLE_DOUBLE = 1u << MUSEC_F32 | 1u << MUSEC_F64,
-    ALL_DTYPES    = SINGLE_DOUBLE | 1u << MUSEC_BF16 | 1u << MUSEC_F16,
-    IN_CACHE      = 1 << 21, /* elements: 8 MiB of float32 */
-    ON_GPU        = 1 << 28, /* elements: the products are large, and there is memory enough */
+    ALL_DTYPES = 1u << MUSEC_F32 | 1u << MUSEC_F64 | 1u << MUSEC_BF16 | 1u << MUSEC_F16,
+    IN_CACHE   = 1 << 21, /* elements: 8 MiB of float32 */
+    ON_GPU     = 1 << 28, /* elements: the products are large, and there is memory enough */
 };
 
 static const ms_device_kind kinds[] = {
@@ -42,11 +41,12 @@ static const ms_device_kind kinds[] = {
 #endif
     { .name             = "cpu",
       .description      = "CBLAS, LAPACKE and threads",
-      .dtypes           = SINGLE_DOUBLE,
+      .dtypes           = ALL_DTYPES,
       .compute_dtype    = MUSEC_F32,
       .activation_dtype = MUSEC_F32,
       .logits_chunk     = IN_CACHE,
       .workspace        = (uint64_t)1 << 30,
+      .widens           = true,
       .ops              = ms_device_cpu_ops,
       .open             = ms_device_cpu_open,
       .close            = ms_device_cpu_close,

@@ -357,6 +357,7 @@ typedef struct ms_device_kind {
     int64_t     logits_chunk;     /* logits that are computed at a time, in elements */
     uint64_t    workspace;        /* of a context, at least */
     bool        batch_variant;    /* the bits of a matrix depend on the batch that it is in */
+    bool        widens; /* products copy operands of 16 bits to float32, a matrix at a time */
     /* maximum scratch of attention_grad in bytes; NULL: little compared with the activations */
     uint64_t (*attn_workspace)(ms_device *d, ms_attn_shape shape);
     void (*ops)(ms_device_ops *table);

@@ -193,9 +193,11 @@ musec_status ms_singular_values(ms_device *d, ms_mat x, double *values);
 void         ms_spectrum_stats_of(const double *values, int64_t r, double threshold,
                                   musec_spectrum_stats *stats);
 musec_status ms_norm2_lanczos(ms_device *d, ms_mat x, int steps, uint64_t seed, double *norm);
-/* The q-quantile (0 < q <= 1) of the singular values of each matrix, from the Gauss rule of 16
- * Lanczos steps (stochastic Lanczos quadrature): good to a few percent of the spectrum's width. */
-musec_status ms_quantile_estimate(ms_device *d, ms_mat x, double q, uint64_t seed, double *values);
+/* The q-quantile (0 < q <= 1) of the singular values of each matrix of the inputs over their root
+ * mean square, to host memory; 0 for a matrix of zeros.  From the Gauss rule of 16 Lanczos steps
+ * (stochastic Lanczos quadrature): good to a few percent of the spectrum's width. */
+musec_status ms_quantile_ratios(ms_device *d, const ms_stacks *x, double q, uint64_t seed,
+                                double *ratios);
 
 /* ---- the operators of musec_clip() ----------------------------------------------------------- */
 

@@ -21,7 +21,7 @@ X(is_excess, (absmax, scale, max), (excess))
 X(decide_step, (excess, found_inf, scale, taken, skipped), (take, taken, skipped))
 X(count_step, (take, has_grad, steps, beta1, beta2), (steps, correct1, correct2))
 X(step_rates, (lr, size, after, decay0, decay1, decay2), (size, decay))
-X(rms, (factor, rank, sumsq), (threshold))
+X(rms, (factor, rank, scale, sumsq), (threshold))
 X(normalise_gram, (rank, min_ratio, pow2_norm, gram_sumsq, gram_trace, scale, s, sd2),
   (norm2, trace, mean, gram_coef, diag, shifted_diag, fro))
 X(load_gram_norms, (tiny, rank, scale, threshold, gram_sumsq, gram_trace),
@@ -31,11 +31,11 @@ X(revalidate_gram_norms, (rank, b_sumsq, b_trace, gram_coef, diag, norm2, scale,
 X(alpha_fro, (norm2, sd, s, threshold, scale, max_exponent, out_scale),
   (alpha, u_min, gain, residual))
 X(alpha_c4,
-  (rank, margin, square_scale, norm2, trace, fro, square_sumsq, sd, s, threshold, scale,
+  (rank, margin, square_scale, norm2, trace, fro, square_sumsq, max_lambda, sd, s, threshold, scale,
    max_exponent, out_scale),
   (inv_alpha, alpha, u_min, gain, residual))
-XT(pick_stage, (n_plans, u_min), (v1, v0, q0, t1, t0))
-XT(pick_ends, (n_plans, u_min),
+XT(pick_stage, (n_plans, loose, reductions, u_min), (v1, v0, q0, t1, t0))
+XT(pick_ends, (n_plans, loose, reductions, u_min),
    (v1, v0, q0, t1, t0, last_v1, last_v0, last_q0, last_t1, last_t0, q, n_stages))
 X(first_stage, (square_scale, wt_scale, v1, v0, q0, t1, t0, q, n_stages, w_coef, gain, mean, e1),
   (c2, c1, c0, t1, t0, w_mean, e1))
@@ -43,6 +43,14 @@ X(last_stage, (v1, v0, q0, t1, t0, q, gain), (e1, e0, q0, z1, z0))
 X(handoff, (stage, n_stages, e1, e0), (e1, e0))
 X(stage_masks, (q, n_stages),
   (square, no_square, single, several, several_square, second, third, even, odd))
+XT(begin_reduction,
+   (reach, min_u, min_shift, margin, max_exponent, tiny, u_min, alpha, norm2, mean, s, sd, sd2,
+    scale, threshold),
+   (mask, inv_alpha, mean, gain, scale, s, sd, sd2, threshold, max_lambda))
+X(end_reduction,
+  (mask, old_norm2, old_mean, old_inv_alpha, old_alpha, old_u_min, old_gain, old_residual, norm2,
+   mean, inv_alpha, alpha, u_min, gain, residual, reductions),
+  (norm2, mean, inv_alpha, alpha, u_min, gain, residual, reductions))
 X(vector_gain, (sharpness, sumsq, s, sd, threshold), (first, second))
 X(sharp_coef, (scale, residual, out_scale), (square))
 #undef XT

@@ -73,6 +73,11 @@ typedef struct ms_ends_table {
     ms_pick_ends_out row[MS_POLY_CANDIDATES];
 } ms_ends_table;
 
+/* The plan of a reduction: c_0..c_4 of its two stages. */
+typedef struct ms_reduction_table {
+    double c[2][MS_STAGE_Q + 1];
+} ms_reduction_table;
+
 /* ---- the programs ---------------------------------------------------------------------------- */
 
 /* Gives 2^-ceil(log2 max(absmax, D)), kept where both it and its inverse are normal numbers. */
@@ -147,45 +152,7 @@ MS_FN ms_inv_residual_out ms_eval_inv_residual(ms_inv_residual_in in)
     return out;
 }
 
-/* 1 where a gradient, divided by its scale, is not finite or above what its state can hold. */
-MS_FN ms_is_excess_out ms_eval_is_excess(ms_is_excess_in in)
-{
-    const ms_is_excess_out out = { in.absmax / in.scale <= in.max ? 0.0 : 1.0 };
-    return out;
-}
-
-/* A step is taken (1) if there is no excess, nobody found an infinity, and the scale is one. */
-MS_FN ms_decide_step_out ms_eval_decide_step(ms_decide_step_in in)
-{
-    const int take =
-        in.excess == 0.0 && in.found_inf == 0.0 && in.scale > 0.0 && in.scale <= DBL_MAX;
-    ms_decide_step_out out;
-    out.take    = take ? 1.0 : 0.0;
-    out.taken   = in.taken + out.take;
-    out.skipped = in.skipped + (1.0 - out.take);
-    return out;
-}
-
-/* The steps of a parameter after one that is taken or not, and what undoes the start of its moments
- * from zero at that step. */
-MS_FN ms_count_step_out ms_eval_count_step(ms_count_step_in in)
-{
-    ms_count_step_out out;
-    out.steps    = in.steps + in.take * in.has_grad;
-    out.correct1 = 1.0 - pow(in.beta1, in.steps + 1.0);
-    out.correct2 = 1.0 - pow(in.beta2, in.steps + 1.0);
-    return out;
-}
-
-/* The rates of a weight from a learning rate that only the device knows: the decay is a polynomial
- * of it, and the step is proportional to it, or to it and to what the decay leaves. */
-MS_FN ms_step_rates_out ms_eval_step_rates(ms_step_rates_in in)
-{
-    ms_step_rates_out out;
-    out.decay = in.decay0 + in.lr * (in.decay1 + in.lr * in.decay2);
-    out.size  = in.lr * in.size * (1.0 - in.after * out.decay);
-    return out;
-}
+#include "linalg/step_programs.h"
 
 MS_FN ms_divide_out ms_eval_divide(ms_divide_in in)
 {
@@ -193,11 +160,11 @@ MS_FN ms_divide_out ms_eval_divide(ms_divide_in in)
     return out;
 }
 
-/* factor |M|_F / sqrt(rank), or 1 where that is 0: there is nothing to clip then, and the caller
- * may divide by the result. */
+/* factor |M|_F / sqrt(rank), from |scale M|_F^2, or 1 where that is 0: there is nothing to clip
+ * then, and the caller may divide by the result. */
 MS_FN ms_rms_out ms_eval_rms(ms_rms_in in)
 {
-    ms_rms_out out = { in.factor * sqrt(in.sumsq / in.rank) };
+    ms_rms_out out = { in.factor * sqrt(in.sumsq / in.rank) / in.scale };
     if (!(out.threshold > 0.0)) out.threshold = 1.0;
     return out;
 }
@@ -255,13 +222,16 @@ MS_FN ms_alpha_fro_out ms_eval_alpha_fro(ms_alpha_fro_in in)
 
 /* alpha = a N with the bound C4 from fourth moments.  Both of these are certain:
  *     |lambda_max - m|^4 <= sum (lambda_i - m)^4 = |B B|_F^2 = square_sumsq / square_scale^2
- *     lambda_max <= |w|_F */
+ *     lambda_max <= |w|_F
+ * max_lambda is what else is known of the eigenvalues of A, margin included. */
 MS_FN ms_alpha_c4_out ms_eval_alpha_c4(ms_alpha_c4_in in)
 {
     const double        m     = in.trace / in.rank;
     const double        bound = m + sqrt(sqrt(in.square_sumsq) / in.square_scale);
-    const double        a     = (bound < in.fro ? bound : in.fro) * (1.0 + in.margin);
-    const double        alpha = a * sqrt(in.norm2);
+    const double        n     = sqrt(in.norm2);
+    const double        known = in.max_lambda / n, found = bound < in.fro ? bound : in.fro;
+    const double        a = known < found * (1.0 + in.margin) ? known : found * (1.0 + in.margin);
+    const double        alpha = a * n;
     const ms_gain_split split =
         ms_split_gain(alpha, in.s, in.threshold, in.scale, in.max_exponent, in.out_scale);
     const ms_alpha_c4_out out = { 1.0 / a, alpha, in.sd / sqrt(alpha), split.gain, split.residual };
@@ -380,10 +350,12 @@ MS_FN ms_quintic_coefs_out ms_eval_quintic_coefs(ms_quintic_coefs_in in)
     return out;
 }
 
-/* The first plan with u_d <= u_min, or else the last. */
-MS_FN int ms_pick_row(const double *u_d, double n_plans, double u_min)
+/* The first plan with u_d <= u_min, or else the last; of a matrix that has been reduced, from row
+ * `loose` on. */
+MS_FN int ms_pick_row(const double *u_d, double n_plans, double loose, double reductions,
+                      double u_min)
 {
-    int row = 0;
+    int row = reductions > 0.0 ? (int)loose : 0;
     while (row < (int)n_plans - 1 && !(u_min >= u_d[row]))
         row++;
     return row;
@@ -392,13 +364,13 @@ MS_FN int ms_pick_row(const double *u_d, double n_plans, double u_min)
 MS_FN ms_pick_stage_out ms_eval_pick_stage(ms_pick_stage_in in, const void *table)
 {
     const ms_stage_table *t = (const ms_stage_table *)table;
-    return t->row[ms_pick_row(t->u_d, in.n_plans, in.u_min)];
+    return t->row[ms_pick_row(t->u_d, in.n_plans, in.loose, in.reductions, in.u_min)];
 }
 
 MS_FN ms_pick_ends_out ms_eval_pick_ends(ms_pick_ends_in in, const void *table)
 {
     const ms_ends_table *t = (const ms_ends_table *)table;
-    return t->row[ms_pick_row(t->u_d, in.n_plans, in.u_min)];
+    return t->row[ms_pick_row(t->u_d, in.n_plans, in.loose, in.reductions, in.u_min)];
 }
 
 /* The first stage as polynomials of B and square_scale B B.  With W = w_coef (B + m I) and
@@ -448,6 +420,71 @@ MS_FN ms_handoff_out ms_eval_handoff(ms_handoff_in in)
     const bool           next_is_last = in.n_stages < in.stage + 1.5;
     const ms_handoff_out out          = { next_is_last ? in.e1 : 1.0, next_is_last ? in.e0 : 0.0 };
     return out;
+}
+
+/* What the plan of a reduction makes of u: the factor p(u) / u, and nu = -d log of it / d log u. */
+MS_FN void ms_reduction_factor(const ms_reduction_table *t, double u, double *factor, double *nu)
+{
+    double x = u, slope = 1.0; /* d log x / d log u */
+    for (int i = 0; i < 2; i++) {
+        double w = x * x, sum = 0.0, diff = 0.0; /* T(w), and w T'(w) by Horner's rule */
+        for (int j = MS_STAGE_Q; j >= 0; j--) {
+            sum  = sum * w + t->c[i][j];
+            diff = diff * w + j * t->c[i][j];
+        }
+        slope *= 1.0 + 2.0 * diff / sum;
+        x *= sum;
+    }
+    *factor = x / u;
+    *nu     = 1.0 - slope;
+}
+
+/* Chooses the reduction of a matrix (soft_reduction.c), or none where u_min >= reach: then mask is 0
+ * and all else is as it was.  M' is stored times a power of two, such that no singular value is
+ * above 16 where the factor that brings that about, gain on Z, has at most max_exponent binary
+ * places on either side of 1. */
+MS_FN ms_begin_reduction_out ms_eval_begin_reduction(ms_begin_reduction_in in, const void *table)
+{
+    ms_begin_reduction_out out = { 0.0,  0.0,   in.mean, 1.0,          in.scale,
+                                   in.s, in.sd, in.sd2,  in.threshold, INFINITY };
+    double                 q, nu;
+    int                    e = 0;
+    if (!(in.u_min < in.reach && in.alpha > 0.0)) return out;
+    const double d2 = in.sd * in.sd, at_least = in.min_u * in.min_u * in.alpha;
+    const double shift = in.min_shift * in.min_shift * d2; /* D_1^2 */
+    const double d1_2 = shift > at_least ? shift : at_least, alpha = in.alpha + d1_2 - d2;
+    ms_reduction_factor((const ms_reduction_table *)table, sqrt(d1_2 / alpha), &q, &nu);
+    const double norm = sqrt(alpha) / in.s / q; /* of M' at most */
+    const double d    = in.threshold / sqrt(1.0 - nu * (d2 / d1_2));
+    /* Z M q^-1 scale' = gain Z (scale M) */
+    double       scale             = 16.0 * ms_pow2_scale_of(norm, 0.0);
+    const double gain              = frexp(scale / in.scale / q, &e);
+    const int    kept              = e > in.max_exponent    ? (int)in.max_exponent
+                                     : e < -in.max_exponent ? -(int)in.max_exponent
+                                                            : e;
+    scale                          = ldexp(scale, kept - e);
+    out.mask                       = 1.0;
+    out.inv_alpha                  = sqrt(in.norm2) / alpha;
+    out.mean                       = in.mean + (d1_2 - d2) / sqrt(in.norm2);
+    out.gain                       = ldexp(gain, kept);
+    out.scale                      = scale;
+    out.s                          = ms_pow2_scale_of(norm, d);
+    const ms_scale_threshold_out t = ms_scale_threshold_of(in.tiny, out.s, d);
+    out.sd                         = t.sd;
+    out.sd2                        = t.sd2;
+    out.threshold                  = d;
+    out.max_lambda                 = out.s * norm * out.s * norm * (1.0 + in.margin) + t.sd2;
+    return out;
+}
+
+/* The numbers of the phase that has begun where the mask is 1, else those of before. */
+MS_FN ms_end_reduction_out ms_eval_end_reduction(ms_end_reduction_in in)
+{
+    const ms_end_reduction_out is  = { in.norm2, in.mean, in.inv_alpha, in.alpha,
+                                       in.u_min, in.gain, in.residual,  in.reductions + 1.0 };
+    const ms_end_reduction_out was = { in.old_norm2, in.old_mean, in.old_inv_alpha, in.old_alpha,
+                                       in.old_u_min, in.old_gain, in.old_residual,  in.reductions };
+    return in.mask != 0.0 ? is : was;
 }
 
 /* Which matrices take part in what, as 0 or 1, for plans of n stages whose first has T of degree q:

@@ -53,12 +53,26 @@
 
 ms_compute_limits ms_compute_limits_of(musec_dtype compute_dtype)
 {
-    static const ms_compute_limits f16 = {
-        .margin = 2e-3, .min_ratio = 2e-4, .u_d = 0.03, .short_u_d = 0.03, .max_exponent = 8
-    };
-    static const ms_compute_limits bf16 = {
-        .margin = 1e-2, .min_ratio = 1.6e-3, .u_d = 0.05, .short_u_d = 0.07, .max_exponent = 60
-    };
+    static const ms_compute_limits f16  = { .margin           = 2e-3,
+                                            .min_ratio        = 2e-4,
+                                            .u_d              = 0.03,
+                                            .short_u_d        = 0.03,
+                                            .loose_u_d        = 0.0708,
+                                            .reduction_shift  = 12.0,
+                                            .reduction_u_d    = 0.03,
+                                            .reduction_min_u  = 0.015,
+                                            .reduction_margin = 8e-3,
+                                            .max_exponent     = 8 };
+    static const ms_compute_limits bf16 = { .margin           = 1e-2,
+                                            .min_ratio        = 1.6e-3,
+                                            .u_d              = 0.09,
+                                            .short_u_d        = 0.09,
+                                            .loose_u_d        = 0.09,
+                                            .reduction_shift  = 10.0,
+                                            .reduction_u_d    = 0.05,
+                                            .reduction_min_u  = 0.04,
+                                            .reduction_margin = 6e-2,
+                                            .max_exponent     = 60 };
     static const ms_compute_limits full = { .margin = 1e-5 };
     return compute_dtype == MUSEC_F16 ? f16 : compute_dtype == MUSEC_BF16 ? bf16 : full;
 }
@@ -274,8 +288,8 @@ done:
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
 /* From G in e->gram: writes w = A / |A|_F, or B = w - m I, to e->b, in one pass and rounded
- * once. */
-static musec_status normalise(ms_device *d, ms_soft_start how, ms_soft *e)
+ * once.  A mask without data: of all matrices. */
+static musec_status normalise(ms_device *d, ms_soft_start how, ms_vec mask, ms_soft *e)
 {
     const ms_compute_limits limits = ms_compute_limits_of(e->compute_dtype);
     const ms_mark           mark   = ms_arena_mark(&d->scratch);
@@ -299,14 +313,15 @@ static musec_status normalise(ms_device *d, ms_soft_start how, ms_soft *e)
         out));
     const ms_term term = { .x_coef = ms_each(out.gram_coef),
                            .diag   = ms_each(how.literal ? out.diag : out.shifted_diag),
-                           .out    = e->b };
+                           .out    = e->b,
+                           .mask   = mask };
     TRY(d->ops->combine(d, e->gram, (ms_mat){ 0 }, &term, 1));
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;
 }
 
-static musec_status alpha_c4(ms_device *d, ms_num threshold, ms_soft *e)
+static musec_status alpha_c4(ms_device *d, ms_num threshold, ms_num max_lambda, ms_soft *e)
 {
     const ms_compute_limits limits = ms_compute_limits_of(e->compute_dtype);
     return ms_scalar_alpha_c4(d,
@@ -317,6 +332,7 @@ static musec_status alpha_c4(ms_device *d, ms_num threshold, ms_soft *e)
                                                   .trace        = ms_each(e->trace),
                                                   .fro          = ms_each(e->fro),
                                                   .square_sumsq = ms_each(e->square_sumsq),
+                                                  .max_lambda   = max_lambda,
                                                   .sd           = ms_each(e->sd),
                                                   .s            = ms_each(e->s),
                                                   .threshold    = threshold,
@@ -471,16 +487,40 @@ done:
     return st;
 }
 
+/* Takes scratch for the numbers that are found for each phase. */
+static musec_status take_vectors(ms_device *d, int64_t count, ms_soft *e)
+{
+    ms_vec *const vecs[] = { &e->norm2, &e->trace, &e->fro,   &e->square_sumsq, &e->inv_alpha,
+                             &e->mean,  &e->alpha, &e->u_min, &e->gain,         &e->residual };
+    musec_status  st     = MUSEC_OK;
+    for (size_t i = 0; i < COUNT(vecs); i++)
+        TRY(ms_scratch_vec(d, count, vecs[i]));
+done:
+    return st;
+}
+
+/* e->y <- square_scale B B and its norm.  B is formed before it is squared: the fourth moments of a
+ * flat spectrum would drown in the rounding of w w, and the fourth root amplifies that. */
+static musec_status square_b(ms_device *d, ms_vec mask, ms_soft *e)
+{
+    return d->ops->product(d, &(ms_product){ .a         = e->b,
+                                             .b         = e->b,
+                                             .alpha     = ms_const(e->square_scale),
+                                             .c         = e->y,
+                                             .symmetric = true,
+                                             .sumsq     = e->square_sumsq,
+                                             .mask      = mask });
+}
+
 musec_status ms_soft_begin(ms_device *d, ms_stacks x, ms_num threshold, musec_dtype compute_dtype,
                            ms_soft_start how, ms_soft *e)
 {
     const bool    cached = how.moments && x.gram_norms[0].sumsq.data != NULL;
     ms_mat *const mats[] = { &e->b, &e->q, &e->t, &e->y, &e->v };
-    ms_vec *const vecs[] = { &e->norm2, &e->trace, &e->fro,   &e->square_sumsq, &e->inv_alpha,
-                             &e->mean,  &e->alpha, &e->u_min, &e->gain,         &e->residual };
     const int     n_mats = ms_soft_mats(how.stages);
     /* |B B| <= 1, or 4 where N was what it should no longer be, and f16 ends at 65504 */
     const double max_scale = cached ? 0x1p13 : 0x1p14;
+    const ms_vec all       = { 0 };
     int64_t      count     = 0;
     b_coefs      coefs     = { { 0 }, { 0 } };
     musec_status st        = MUSEC_OK;
@@ -489,8 +529,7 @@ musec_status ms_soft_begin(ms_device *d, ms_stacks x, ms_num threshold, musec_dt
         count += x.in[i].mat.count;
         if (cached) e->gram_norms[i] = x.gram_norms[i];
     }
-    for (size_t i = 0; i < COUNT(vecs); i++)
-        TRY(ms_scratch_vec(d, count, vecs[i]));
+    TRY(take_vectors(d, count, e));
     if (cached) TRY(MS_SCRATCH_VECS(d, count, &coefs));
     TRY(prepare(d, &x, threshold, compute_dtype, count, coefs, e));
     while (ms_is_16bit(compute_dtype) && e->square_scale < (double)e->r &&
@@ -508,18 +547,32 @@ musec_status ms_soft_begin(ms_device *d, ms_stacks x, ms_num threshold, musec_dt
                                 .symmetric = !how.literal,
                                 .sumsq     = e->norm2,
                                 .trace     = e->trace }));
-        TRY(normalise(d, how, e));
+        TRY(normalise(d, how, all, e));
     }
-    /* B is formed before it is squared: the fourth moments of a flat spectrum would drown in the
-     * rounding of w w, and the fourth root amplifies that. */
-    if (how.moments || how.square)
-        TRY(d->ops->product(d, &(ms_product){ .a         = e->b,
-                                              .b         = e->b,
-                                              .alpha     = ms_const(e->square_scale),
-                                              .c         = e->y,
-                                              .symmetric = true,
-                                              .sumsq     = e->square_sumsq }));
-    TRY(how.moments ? alpha_c4(d, threshold, e) : alpha_fro(d, threshold, e));
+    if (how.moments || how.square) TRY(square_b(d, all, e));
+    TRY(how.moments ? alpha_c4(d, threshold, ms_const(INFINITY), e) : alpha_fro(d, threshold, e));
+done:
+    return st;
+}
+
+musec_status ms_soft_restart(ms_device *d, ms_num threshold, ms_vec mask, ms_vec max_lambda,
+                             ms_soft *e)
+{
+    const int64_t count = e->b.count;
+    musec_status  st    = MUSEC_OK;
+    TRY(take_vectors(d, count, e));
+    if (e->gram.data == NULL) /* B was written by cached norms */
+        TRY(ms_scratch_mat(d, ms_dtype_accum(e->compute_dtype), count, e->r, e->r, &e->gram));
+    TRY(gram(d, e,
+             &(ms_product){ .alpha     = ms_const(1.0),
+                            .c         = e->gram,
+                            .symmetric = true,
+                            .sumsq     = e->norm2,
+                            .trace     = e->trace,
+                            .mask      = mask }));
+    TRY(normalise(d, (ms_soft_start){ .moments = true }, mask, e));
+    TRY(square_b(d, mask, e));
+    TRY(alpha_c4(d, threshold, ms_each(max_lambda), e));
 done:
     return st;
 }

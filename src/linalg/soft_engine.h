@@ -21,8 +21,12 @@ typedef struct ms_compute_limits {
     double min_ratio;
     double u_d; /* the lowest that a plan of `accurate` may have; 0: as low as the candidates go */
     /* u_d of the plan for matrices with a lower u; rounding takes more from these, so its tol is
-     * 1e-2 */
+     * 1e-2.  Matrices below are reduced first (soft_reduction.c). */
     double short_u_d;
+    double loose_u_d;                      /* of a shorter plan for reduced matrices */
+    double reduction_shift;                /* D_1 / D at least: what it leaves is above loose_u_d */
+    double reduction_u_d, reduction_min_u; /* of the plan of a reduction; the lowest u in one */
+    double reduction_margin;               /* on what a reduction makes of sigma_1 */
     double max_exponent; /* of what the coefficients may carry; 0: see ms_split_gain */
 } ms_compute_limits;
 
@@ -46,6 +50,7 @@ typedef struct ms_soft {                     /* lives in the scratch of the call
     ms_vec                inv_alpha;                    /* W = inv_alpha w */
     ms_vec                mean;                         /* m = tr w / r;  B = w - m I */
     ms_vec                alpha, u_min, gain, residual; /* the result is gain * residual * Z X */
+    ms_num                reductions; /* that each matrix has gone through (soft_reduction.c) */
 } ms_soft;
 
 /* How many of b, q, t, y and v are taken: the last where the longest plan has three stages. */
@@ -88,8 +93,22 @@ typedef struct ms_stage_schedule {
     ms_active_set  in_middle[MS_PLAN_STAGES]; /* stage i + 1 is neither first nor last */
 } ms_stage_schedule;
 
+/* Schedules plans of the same stages for the active matrices: nothing depends on the matrix but
+ * numbers.  Each has the first plan with u_d <= u_min, or else the last. */
+musec_status ms_schedule_plans(ms_device *d, const ms_poly_plan *plans, int n_plans,
+                               ms_active_set active, ms_vec u_min, ms_stage_schedule *c);
 /* Runs all stages, from W = w_coef (B + m I) to e->z. */
 musec_status ms_run_stages(ms_device *d, const ms_stage_schedule *c, ms_num w_coef, ms_soft *e);
+/* The reductions that a matrix may go through: two bring sigma_1 / D from 10,000 to 10. */
+enum { MS_REDUCTIONS = 2 };
+/* Writes Z X over X, of smaller sigma_1 / D and with another threshold, where sigma_1 / D is beyond
+ * the reach of 16 bits, and leaves B, B B and their numbers as ms_soft_begin does.  plan: two
+ * stages of degree 9.  The soft clip of the new X is that of the old one. */
+musec_status ms_soft_reduce(ms_device *d, const ms_poly_plan *plan, ms_num *threshold, ms_soft *e);
+/* What ms_soft_begin does once X is prepared, for matrices where the mask is not 0, with the bound
+ * max_lambda on the eigenvalues of A.  Sets new vectors; those of other matrices hold nothing. */
+musec_status ms_soft_restart(ms_device *d, ms_num threshold, ms_vec mask, ms_vec max_lambda,
+                             ms_soft *e);
 /* Makes e->z that of a sharper clip, by e->sharp (sharp_clip.c). */
 musec_status ms_sharpen(ms_device *d, ms_soft *e);
 /* Sharpens e->z, applies it, and leaves the result in out, one for each stack. */

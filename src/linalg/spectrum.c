@@ -7,7 +7,13 @@
  * largest eigenvalue of the k x k tridiagonal matrix is the maximum of the Rayleigh quotient over
  * the Krylov space, hence never above lambda_1; for a start vector uniform on the sphere its
  * expected relative error is at most 0.103 (ln(r (k-1)^4) / (k-1))^2, whatever the gaps (Kuczynski
- * and Wozniakowski, SIAM J. Matrix Anal. Appl. 13, 1992). */
+ * and Wozniakowski, SIAM J. Matrix Anal. Appl. 13, 1992).
+ *
+ * Estimate of a quantile: from a random vector, Lanczos steps give the nodes and weights of the
+ * Gauss rule of the matrix' spectral measure, whose cumulative weights estimate how many
+ * eigenvalues lie below a node (stochastic Lanczos quadrature; Golub and Meurant).  Here the Gram
+ * matrix is formed first: it may have half the elements of X or fewer, is read once a step instead
+ * of twice, and of 16-bit X it has float32, as the vectors need. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -160,9 +166,10 @@ done:
     return st;
 }
 
-/* The tridiagonal matrices of all matrices: diag and off are (steps, count) on the device. */
-static musec_status lanczos(ms_device *d, ms_mat x, int steps, uint64_t seed, ms_vec *length2,
-                            ms_vec *diag2)
+/* The tridiagonal matrices of the symmetric x, or of x x^T: length2 and diag have `steps` vectors
+ * each. */
+static musec_status lanczos(ms_device *d, ms_mat x, bool symmetric, int steps, uint64_t seed,
+                            const ms_vec *length2, const ms_vec *diag)
 {
     const ms_device_ops *op  = d->ops;
     const double         eps = 100.0 * ms_dtype_eps(x.dtype);
@@ -173,58 +180,72 @@ static musec_status lanczos(ms_device *d, ms_mat x, int steps, uint64_t seed, ms
 
     TRY(ms_scratch_mat(d, x.dtype, x.count, steps, r, &basis));
     TRY(ms_scratch_mat(d, x.dtype, x.count, 1, r, &w));
-    TRY(ms_scratch_mat(d, x.dtype, x.count, 1, x.cols, &y));
+    TRY(ms_scratch_mat(d, x.dtype, x.count, 1, symmetric ? 1 : x.cols, &y));
     TRY(ms_scratch_mat(d, x.dtype, x.count, 1, steps, &h));
     TRY(ms_scratch_vec(d, x.count, &fresh2));
     TRY(ms_scratch_vec(d, x.count, &inverse));
-    for (int64_t b = 0; b < x.count; b++) /* the same start for each: alone or in a stack */
-        TRY(op->normal(d, ms_rand_key(seed, "lanczos start"), 0.0, 1.0, ms_mat_slice(w, b, 1)));
+    /* the same start for each: alone or in a stack */
+    TRY(op->normal(d, ms_rand_key(seed, "lanczos start"), 0.0, 1.0, ms_mat_slice(w, 0, 1)));
+    for (int64_t n = 1; n < x.count; n *= 2) {
+        const int64_t more = x.count - n < n ? x.count - n : n;
+        TRY(op->copy(d, ms_mat_slice(w, 0, more), ms_mat_slice(w, n, more)));
+    }
     for (int j = 0; j < steps; j++) {
         ms_mat row = basis;
         TRY(lanczos_row(d, eps, basis, j, w, h, fresh2, length2[j], inverse));
         row.data = (char *)basis.data + (size_t)(j * basis.ld) * ms_dtype_bytes(basis.dtype);
         row.rows = 1;
-        TRY(op->gemm(d, 1.0, row, x, 0.0, y)); /* |y|^2 is the Rayleigh quotient of the row */
-        TRY(op->sumsq(d, y, diag2[j]));
-        TRY(op->gemm(d, 1.0, y, ms_t(x), 0.0, w));
+        if (symmetric) { /* y is the Rayleigh quotient of the row */
+            TRY(op->gemm(d, 1.0, row, x, 0.0, w));
+            TRY(op->gemm(d, 1.0, row, ms_t(w), 0.0, y));
+            TRY(op->sum(d, y, diag[j]));
+        } else { /* |y|^2 is */
+            TRY(op->gemm(d, 1.0, row, x, 0.0, y));
+            TRY(op->sumsq(d, y, diag[j]));
+            TRY(op->gemm(d, 1.0, y, ms_t(x), 0.0, w));
+        }
         TRY(op->sumsq(d, w, fresh2));
     }
 done:
     return st;
 }
 
-/* Calls `visit` with the tridiagonal matrix of each matrix of the stack, in the scale of s x. */
-typedef void visit_fn(void *state, int64_t b, const double *diag, const double *off, int n,
-                      double s);
+typedef struct tridiagonals { /* in host memory, of a stack */
+    int     n;                /* their size */
+    double *diag, *off;       /* (count, n) each; the last of off is not used */
+} tridiagonals;
 
-static musec_status each_tridiagonal(ms_device *d, ms_mat x, int steps, uint64_t seed,
-                                     visit_fn *visit, void *state)
+static void free_tridiagonals(tridiagonals *t)
 {
-    const ms_mark mark = ms_arena_mark(&d->scratch);
-    ms_vec       *vecs = NULL;
-    double       *host = NULL;
-    ms_prepared   p;
-    musec_status  st = MUSEC_OK;
+    free(t->diag);
+    free(t->off);
+}
 
-    TRY(ms_prepare(d, x, ms_const(0.0), x.dtype, &p));
-    if (steps > p.r) steps = (int)p.r;
-    vecs = calloc(2 * (size_t)steps, sizeof *vecs);
-    host = calloc(2 * (size_t)steps, sizeof *host);
-    if (vecs == NULL || host == NULL)
-        TRY(ms_fail(&d->error, MUSEC_ENOMEM, "no memory for %d Lanczos steps", steps));
-    for (int j = 0; j < 2 * steps; j++)
-        TRY(ms_scratch_vec(d, x.count, &vecs[j]));
-    TRY(lanczos(d, p.x, steps, seed, vecs, vecs + steps));
+/* Finds and downloads those of the symmetric x, or of x x^T, after at most so many steps. */
+static musec_status find_tridiagonals(ms_device *d, ms_mat x, bool symmetric, int steps,
+                                      uint64_t seed, tridiagonals *t)
+{
+    const ms_mark mark  = ms_arena_mark(&d->scratch);
+    const int     n     = steps > x.rows ? (int)x.rows : steps;
+    const size_t  total = (size_t)x.count * (size_t)n;
+    ms_vec       *vecs  = calloc(2 * (size_t)n, sizeof *vecs), all;
+    double       *host  = calloc(2 * total, sizeof *host);
+    musec_status  st    = MUSEC_OK;
+
+    *t = (tridiagonals){ n, calloc(total, sizeof *t->diag), calloc(total, sizeof *t->off) };
+    if (vecs == NULL || host == NULL || t->diag == NULL || t->off == NULL)
+        TRY(ms_fail(&d->error, MUSEC_ENOMEM, "no memory for %d Lanczos steps", n));
+    TRY(ms_scratch_vec(d, 2 * (int64_t)total, &all));
+    for (int j = 0; j < 2 * n; j++)
+        vecs[j] = ms_vec_slice(all, j * x.count, x.count);
+    TRY(lanczos(d, x, symmetric, n, seed, vecs, vecs + n));
+    TRY(ms_vec_download(d, all, host));
     for (int64_t b = 0; b < x.count; b++) {
-        double *diag = host, *off = host + steps, s = 1.0;
-        TRY(ms_vec_download(d, ms_vec_slice(p.s, b, 1), &s));
-        for (int j = 0; j < steps; j++) {
-            TRY(ms_vec_download(d, ms_vec_slice(vecs[steps + j], b, 1), &diag[j]));
-            if (j > 0) TRY(ms_vec_download(d, ms_vec_slice(vecs[j], b, 1), &off[j - 1]));
-        }
-        for (int j = 0; j + 1 < steps; j++) /* an exhausted space has no coupling further on */
-            off[j] = diag[j + 1] > 0.0 ? sqrt(off[j]) : 0.0;
-        visit(state, b, diag, off, steps, s);
+        double *diag = t->diag + b * n, *off = t->off + b * n;
+        for (int j = 0; j < n; j++)
+            diag[j] = host[(n + j) * x.count + b];
+        for (int j = 0; j + 1 < n; j++) /* an exhausted space has no coupling further on */
+            off[j] = diag[j + 1] != 0.0 ? sqrt(host[(j + 1) * x.count + b]) : 0.0;
     }
 done:
     free(vecs);
@@ -233,15 +254,21 @@ done:
     return st;
 }
 
-static void visit_norm(void *state, int64_t b, const double *diag, const double *off, int n,
-                       double s)
-{
-    ((double *)state)[b] = sqrt(largest_eigenvalue(diag, off, n)) / s;
-}
-
 musec_status ms_norm2_lanczos(ms_device *d, ms_mat x, int steps, uint64_t seed, double *norm)
 {
-    return each_tridiagonal(d, x, steps, seed, visit_norm, norm);
+    const ms_mark mark = ms_arena_mark(&d->scratch);
+    tridiagonals  t    = { 0 };
+    ms_prepared   p;
+    musec_status  st = MUSEC_OK;
+    TRY(ms_prepare(d, x, ms_const(0.0), x.dtype, &p));
+    TRY(find_tridiagonals(d, p.x, false, steps, seed, &t));
+    TRY(ms_vec_download(d, p.s, norm));
+    for (int64_t b = 0; b < x.count; b++)
+        norm[b] = sqrt(largest_eigenvalue(t.diag + b * t.n, t.off + b * t.n, t.n)) / norm[b];
+done:
+    free_tridiagonals(&t);
+    ms_arena_reset(&d->scratch, mark);
+    return st;
 }
 
 /* ---- quantiles, estimated -------------------------------------------------------------------- */
@@ -258,75 +285,125 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Turns rows and columns p, q of the symmetric a so that a[p][q] becomes 0; `first` holds the first
- * components of the eigenvectors. */
-static void rotate(double a[QUADRATURE][QUADRATURE], double *first, int n, int p, int q)
+/* One implicit QR step on rows and columns low .. high of the tridiagonal matrix, by rotations of
+ * neighbours that chase what is off the band downwards.  The shift is the eigenvalue of the last
+ * two rows that is nearer the last entry (Wilkinson's); `first` is turned along. */
+static void qr_step(double *diag, double *off, double *first, int low, int high)
 {
-    if (a[p][q] == 0.0) return;
-    const double theta = (a[q][q] - a[p][p]) / (2.0 * a[p][q]);
-    const double t     = (theta < 0.0 ? -1.0 : 1.0) / (fabs(theta) + sqrt(theta * theta + 1.0));
-    const double c = 1.0 / sqrt(t * t + 1.0), s = t * c;
-    for (int i = 0; i < n; i++) {
-        const double x = a[i][p], y = a[i][q];
-        a[i][p] = c * x - s * y;
-        a[i][q] = s * x + c * y;
+    const double half = 0.5 * (diag[high - 1] - diag[high]), last = off[high - 1];
+    const double shift = diag[high] - last * (last / (half + copysign(hypot(half, last), half)));
+    double       x = diag[low] - shift, bulge = off[low];
+    for (int k = low; k < high; k++) {
+        const double h = hypot(x, bulge), c = h > 0.0 ? x / h : 1.0, s = h > 0.0 ? bulge / h : 0.0;
+        const double a = diag[k], b = off[k], d = diag[k + 1], f = first[k], g = first[k + 1];
+        if (k > low) off[k - 1] = h;
+        diag[k]      = c * c * a + 2.0 * c * s * b + s * s * d;
+        diag[k + 1]  = s * s * a - 2.0 * c * s * b + c * c * d;
+        off[k]       = c * s * (d - a) + (c * c - s * s) * b;
+        first[k]     = c * f + s * g;
+        first[k + 1] = c * g - s * f;
+        x            = off[k];
+        if (k + 1 == high) break;
+        bulge = s * off[k + 1];
+        off[k + 1] *= c;
     }
-    for (int i = 0; i < n; i++) {
-        const double x = a[p][i], y = a[q][i];
-        a[p][i] = c * x - s * y;
-        a[q][i] = s * x + c * y;
-    }
-    const double x = first[p], y = first[q];
-    first[p] = c * x - s * y;
-    first[q] = s * x + c * y;
 }
 
-/* The Gauss rule of the spectral measure: eigenvalues of the tridiagonal matrix, by Jacobi's
- * rotations, and the squares of their vectors' first components. */
-static void gauss_rule(const double *diag, const double *off, int n, node *nodes)
+static bool is_coupled(const double *diag, const double *off, int i)
 {
-    double a[QUADRATURE][QUADRATURE] = { { 0 } }, first[QUADRATURE] = { 1.0 };
-    for (int i = 0; i < n; i++) {
-        a[i][i] = diag[i];
-        if (i + 1 < n) a[i][i + 1] = a[i + 1][i] = off[i];
+    return fabs(off[i]) > 0x1p-53 * (fabs(diag[i]) + fabs(diag[i + 1]));
+}
+
+/* The Gauss rule of the spectral measure: eigenvalues of the tridiagonal matrix, which is
+ * overwritten, and the squares of their vectors' first components (Golub and Welsch). */
+static void gauss_rule(double *diag, double *off, int n, node *nodes)
+{
+    double first[QUADRATURE] = { 1.0 };
+    int    steps_left        = 30 * n; /* two or three each will do */
+    for (int high = n - 1; high > 0 && steps_left-- > 0;) {
+        int low = high;
+        while (low > 0 && is_coupled(diag, off, low - 1))
+            low--;
+        if (low == high)
+            high--;
+        else
+            qr_step(diag, off, first, low, high);
     }
-    for (int sweep = 0; sweep < 12; sweep++)
-        for (int p = 0; p < n; p++)
-            for (int q = p + 1; q < n; q++)
-                rotate(a, first, n, p, q);
     for (int i = 0; i < n; i++)
-        nodes[i] = (node){ sqrt(fmax(a[i][i], 0.0)), first[i] * first[i] };
+        nodes[i] = (node){ sqrt(fmax(diag[i], 0.0)), first[i] * first[i] };
     qsort(nodes, (size_t)n, sizeof *nodes, by_value);
 }
 
-typedef struct quantile_state {
-    double  q;
-    double *values;
-} quantile_state;
-
 /* Each node stands in the middle of its share; between two of them the quantile is linear. */
-static void visit_quantile(void *state, int64_t b, const double *diag, const double *off, int n,
-                           double s)
+static double quantile_of(const node *nodes, int n, double q)
 {
-    const quantile_state *want              = state;
-    node                  nodes[QUADRATURE] = { { 0 } };
-    double                below = 0.0, at = 0.0, value = 0.0;
-    gauss_rule(diag, off, n, nodes);
+    double below = 0.0, at = 0.0, value = 0.0;
     for (int i = 0; i < n; i++) {
         if (!(nodes[i].weight > 1e-9)) continue; /* from an exhausted space: no singular value */
         const double middle = below + nodes[i].weight / 2.0;
         if (below == 0.0)
             value = nodes[i].value;
-        else if (want->q > at)
-            value += (nodes[i].value - value) * fmin(1.0, (want->q - at) / (middle - at));
+        else if (q > at)
+            value += (nodes[i].value - value) * fmin(1.0, (q - at) / (middle - at));
         at = middle;
         below += nodes[i].weight;
     }
-    want->values[b] = value / s;
+    return value;
 }
 
-musec_status ms_quantile_estimate(ms_device *d, ms_mat x, double q, uint64_t seed, double *values)
+/* The Gram matrices of all inputs, of powers of two times them, and their traces. */
+static musec_status grams(ms_device *d, const ms_stacks *x, ms_mat *gram, ms_vec *trace)
 {
-    quantile_state state = { q, values };
-    return each_tridiagonal(d, x, QUADRATURE, seed, visit_quantile, &state);
+    const ms_mat  in    = x->in[0].mat;
+    const int64_t r     = in.rows < in.cols ? in.rows : in.cols;
+    int64_t       count = 0;
+    musec_status  st    = MUSEC_OK;
+    for (int i = 0; i < x->n; i++)
+        count += x->in[i].mat.count;
+    TRY(ms_scratch_vec(d, count, trace));
+    TRY(ms_scratch_mat(d, ms_dtype_accum(in.dtype), count, r, r, gram));
+    for (int64_t i = 0, first = 0; i < x->n; first += x->in[i++].mat.count) {
+        const ms_mark mark = ms_arena_mark(&d->scratch);
+        const int64_t n    = x->in[i].mat.count;
+        ms_mat        one  = x->in[i].mat;
+        ms_prepared   p;
+        if (x->in[i].scale.data == NULL) {
+            TRY(ms_prepare(d, one, ms_const(0.0), one.dtype, &p));
+            one = p.x;
+        } else if (one.rows > one.cols) {
+            one = ms_t(one);
+        }
+        TRY(d->ops->product(d, &(ms_product){ .a         = one,
+                                              .b         = ms_t(one),
+                                              .alpha     = ms_const(1.0),
+                                              .c         = ms_mat_slice(*gram, first, n),
+                                              .symmetric = true,
+                                              .trace     = ms_vec_slice(*trace, first, n) }));
+        ms_arena_reset(&d->scratch, mark);
+    }
+done:
+    return st;
+}
+
+musec_status ms_quantile_ratios(ms_device *d, const ms_stacks *x, double q, uint64_t seed,
+                                double *ratios)
+{
+    const ms_mark mark = ms_arena_mark(&d->scratch);
+    tridiagonals  t    = { 0 };
+    ms_mat        gram;
+    ms_vec        trace;
+    musec_status  st = MUSEC_OK;
+    TRY(grams(d, x, &gram, &trace));
+    TRY(find_tridiagonals(d, gram, true, QUADRATURE, seed, &t));
+    TRY(ms_vec_download(d, trace, ratios));
+    for (int64_t b = 0; b < gram.count; b++) {
+        const double rms               = sqrt(ratios[b] / (double)gram.rows);
+        node         nodes[QUADRATURE] = { { 0 } };
+        gauss_rule(t.diag + b * t.n, t.off + b * t.n, t.n, nodes);
+        ratios[b] = rms > 0.0 ? quantile_of(nodes, t.n, q) / rms : 0.0;
+    }
+done:
+    free_tridiagonals(&t);
+    ms_arena_reset(&d->scratch, mark);
+    return st;
 }

@@ -74,6 +74,16 @@ const char *musec_optim_state_name(const musec_optim *opt, size_t param, size_t 
     return index == n ? ms_rest_name(p) : NULL;
 }
 
+const ms_group *ms_find_member(const musec_optim *opt, size_t param, int64_t matrix, int64_t *m)
+{
+    for (size_t i = 0; i < opt->n_groups; i++)
+        for (*m = 0; *m < opt->groups[i].count; (*m)++)
+            if (opt->groups[i].members[*m].param == param &&
+                opt->groups[i].members[*m].matrix == matrix)
+                return &opt->groups[i];
+    return NULL;
+}
+
 static musec_view view_of(ms_mat x)
 {
     return (musec_view){ .data   = x.data,
@@ -182,6 +192,7 @@ musec_status ms_take_changes(musec_optim *opt)
             if (!p->state_changed) continue;
             /* before the first step the state is not read */
             g->momentum_bound[m] = p->t > 0 ? -1.0 : 0.0;
+            g->quantile[m]       = 0.0;
             TRY(forget_norms(opt, g, m));
         }
     }

@@ -23,8 +23,8 @@ bool ms_group_stores_clipped(const musec_optim *opt, const ms_group *g)
     return opt->row->stores_clipped_momentum && !g->aux;
 }
 
-/* The scale of 16-bit directions follows from bounds (scale_prediction.c), which a fixed threshold
- * alone gives, and which f16 holds up to 2^30 elements. */
+/* The scale of 16-bit directions follows from bounds (scale_prediction.c), which f16 holds up to
+ * 2^30 elements. */
 bool ms_group_fuses_rounding(const musec_optim *opt, const ms_group *g)
 {
     const musec_optim_config *cfg = &opt->cfg;
@@ -32,8 +32,7 @@ bool ms_group_fuses_rounding(const musec_optim *opt, const ms_group *g)
         cfg->decay_form == MUSEC_DECAY_COUPLED || cfg->ns_mode == MUSEC_NS_EXACT || g->rows == 1 ||
         g->cols == 1 || g->rows > ((int64_t)1 << 30) / g->cols)
         return false;
-    return g->spectral_fn == MS_SPECTRAL_POLAR ||
-           (ms_spectral_clips(g->spectral_fn) && cfg->threshold_rule == MUSEC_THRESHOLD_FIXED);
+    return g->spectral_fn == MS_SPECTRAL_POLAR || ms_spectral_clips(g->spectral_fn);
 }
 
 bool ms_group_predicts(const musec_optim *opt, const ms_group *g)

@@ -56,13 +56,20 @@ static musec_dtype grad_dtype(const ms_step *s, const ms_group *g, int64_t m)
     return s->grads[g->members[m].param].dtype;
 }
 
+/* A device that widens 16 bits for products has fast loops for equal dtypes: a gradient is widened
+ * for them, matrix by matrix, and the bits are those of a gradient in float32. */
+static bool widens_grad(const ms_step *s, const ms_group *g, int64_t m)
+{
+    return s->opt->d->kind->widens && grad_dtype(s, g, m) != g->dtype;
+}
+
 /* Says whether one call of the base optimizer may take both members. */
 static bool in_one_call(const ms_step *s, const ms_group *g, int64_t m, int64_t other)
 {
     const musec_optim *opt = s->opt;
     return !ms_member_in_groups(opt, g, m) && !ms_member_in_groups(opt, g, other) &&
            ms_member_param(opt, g, m)->t == ms_member_param(opt, g, other)->t &&
-           grad_dtype(s, g, m) == grad_dtype(s, g, other) &&
+           grad_dtype(s, g, m) == grad_dtype(s, g, other) && !widens_grad(s, g, m) &&
            ms_step_beta(s, g, m) == ms_step_beta(s, g, other) &&
            coupled_decay(s, g, m) == coupled_decay(s, g, other) &&
            (coupled_decay(s, g, m) == 0.0 ||
@@ -95,6 +102,13 @@ done:
     return st;
 }
 
+/* What is scaled to 1 where all is 0: D, which is 1 by every rule. */
+static double zero_scale(const musec_optim *opt, const ms_group *g)
+{
+    const bool fixed = opt->cfg.threshold_rule == MUSEC_THRESHOLD_FIXED;
+    return fixed && ms_spectral_clips(g->spectral_fn) ? opt->cfg.threshold : 1.0;
+}
+
 /* Members from .. from + n - 1 of a span, by one call.  Of out, scaled and observed, each of the
  * whole span, what has no data is not wanted. */
 static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int64_t n,
@@ -104,7 +118,6 @@ static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int
     musec_optim    *opt    = s->opt;
     const ms_group *g      = span->g;
     const int64_t   first  = span->first + from;
-    const bool      clips  = ms_spectral_clips(g->spectral_fn);
     const double   *bounds = mode == MS_LOOK_AHEAD ? g->momentum_bound : span->gs->momentum_bound;
     const ms_mark   mark   = ms_arena_mark(&opt->d->scratch);
     const musec_optim_config cfg = ms_member_config(s, g, first);
@@ -116,7 +129,7 @@ static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int
                                      .scaled         = ms_scaled_slice(scaled, from, n),
                                      .momentum_bound = ms_host(bounds + first),
                                      .grad_absmax    = ms_host(span->gs->grad_absmax + first),
-                                     .zero_scale     = clips ? opt->cfg.threshold : 1.0,
+                                     .zero_scale     = zero_scale(opt, g),
                                      .grad_factor    = s->grad_factor,
                                      .observed       = ms_vec_slice(observed, from, n) };
     musec_status             st  = MUSEC_OK;
@@ -125,6 +138,11 @@ static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int
         TRY(gather(opt->d, ms_member_part(s, g, first, MS_GRADS), &p.grad));
     } else {
         p.grad = ms_member_list(s, g, first, n, MS_GRADS);
+    }
+    if (widens_grad(s, g, first)) {
+        const ms_mat given = p.grad;
+        TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &p.grad));
+        TRY(opt->d->ops->copy(opt->d, given, p.grad));
     }
     if (p.coupled_decay != 0.0) TRY(wide_weights(s, g, first, n, &p.weight));
     p.state[0] = ms_mat_slice(span->momentum, from, n);

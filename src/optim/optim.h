@@ -15,6 +15,7 @@
 #define MS_OPTIM_OPTIM_H
 
 #include "core/optimizers.h"
+#include "core/safetensors.h"
 #include "core/text.h"
 #include "linalg/linalg.h"
 
@@ -144,7 +145,10 @@ typedef struct ms_group {
      * scale_prediction.c; below 0 they are unknown. */
     double *momentum_bound;
     /* (count) where ms_group_predicts: max|G| of the last step; 0 where it is unknown. */
-    double             *last_absmax;
+    double *last_absmax;
+    /* (count) the quantile of the singular values that is D, over their root mean square, as last
+     * estimated; 0: never. */
+    double             *quantile;
     ms_gram_norms       gram_norms; /* (count) of ms_group_caches_gram_norms, on the device */
     musec_optim_report *reports;    /* one per member; of matrix roles only */
     int64_t             chunk;      /* matrices that fit the workspace at a time */
@@ -199,6 +203,8 @@ musec_status ms_optim_draft(const musec_optim *opt, musec_optim *draft);
 void         ms_optim_draft_free(musec_optim *draft);
 /* The report of a matrix that was not measured yet. */
 musec_optim_report ms_report_empty(const musec_optim *opt, const ms_group *g, int64_t m);
+/* What comes on top of ms_spectral_bytes() once, however many matrices there are. */
+uint64_t ms_widening_bytes(const musec_optim *opt, const ms_group *g);
 /* What products of the spectral function on such matrices round their operands to. */
 musec_dtype ms_optim_operands(const musec_optim *opt, musec_dtype dtype);
 /* The dtype that the state of a group is stored in. */
@@ -274,6 +280,7 @@ typedef struct ms_step_host {
     double        *grad_absmax;           /* (capacity) of all groups, see ms_group_step */
     double        *step_size, *decay;     /* (capacity) each, of a call */
     double        *absmax; /* (3 capacity + MS_STEP_NUMBERS) as downloaded, see check_gradients.c */
+    double        *quantile;            /* (capacity) of a call, see threshold.c */
     int64_t       *grad_at, *weight_at; /* (n_params) each: where in absmax; -1: was not asked */
     int64_t       *observed;            /* (n_params) elements of the gradient observed so far */
     ms_group_step *groups;              /* (n_groups) */
@@ -356,7 +363,7 @@ musec_status ms_look_ahead(ms_step *s, ms_span *span);
  * state; under coupled decay the weight is a part of the gradient.  Waits.  *take: all are fine.
  * Else the step is skipped or refused, as the option `nonfinite` says. */
 musec_status ms_check_gradients(ms_step *s, bool *take);
-/* state.c: the group of a matrix, and its place there; NULL: there is none. */
+/* access.c: the group of a matrix, and its place there; NULL: there is none. */
 const ms_group *ms_find_member(const musec_optim *opt, size_t param, int64_t matrix, int64_t *m);
 /* defer.c: refuses configs that cannot be deferred; memory; the numbers of steps to the device. */
 musec_status ms_defer_check(ms_device *d, const musec_optim *opt);
@@ -391,8 +398,20 @@ double ms_optim_sharpness(const musec_optim_config *cfg); /* p of its clip, see 
 int ms_optim_ns_mode(const musec_optim_config *cfg);
 /* The quintic polynomials of Muon's Newton-Schulz steps. */
 const ms_quintic_list *ms_optim_quintics(const musec_optim_config *cfg);
-/* threshold.c: D of every matrix of the stack, a constant or a vector in scratch. */
-musec_status ms_threshold(musec_optim *opt, ms_mat x, ms_num *threshold);
+/* threshold.c: D of every matrix of the inputs, a constant or a vector in scratch.  By quantile,
+ * `quantiles` has D over the root mean square for each; NULL: it is estimated now, which waits. */
+musec_status ms_threshold(musec_optim *opt, const ms_stacks *x, const double *quantiles,
+                          ms_num *threshold);
+/* The same for the directions x of spans, with quantiles as estimated at this step or before. */
+musec_status ms_step_threshold(ms_step *s, const ms_span *spans, int n_spans, const ms_stacks *x,
+                               ms_num *threshold);
+
+/* Writes the ratio of one matrix for a state file; false: there is none. */
+bool ms_quantile_text(const musec_optim *opt, const ms_group *g, int64_t m, char *text,
+                      size_t bytes);
+/* Reads it back, unless the file has none or that of another quantile. */
+musec_status ms_quantile_read(musec_optim *opt, const ms_safetensors *s, const char *key,
+                              double *ratio);
 
 /* update.c: decays the weights of a span and subtracts the updates. */
 musec_status ms_update_weights(ms_step *s, const ms_span *span, ms_num threshold);

@@ -395,6 +395,7 @@ static void free_groups(musec_optim *opt)
         free(opt->groups[i].reports);
         free(opt->groups[i].momentum_bound);
         free(opt->groups[i].last_absmax);
+        free(opt->groups[i].quantile);
     }
     free(opt->groups);
     opt->groups   = NULL;
@@ -429,7 +430,7 @@ static musec_status take_host(musec_optim *opt)
     if (h != NULL) {
         h->capacity    = (int64_t)n;
         h->pointers[0] = calloc(MS_OPERANDS * n + 1, sizeof *h->pointers[0]);
-        h->grad_absmax = calloc(7 * n + MS_STEP_NUMBERS + 1, sizeof *h->grad_absmax);
+        h->grad_absmax = calloc(8 * n + MS_STEP_NUMBERS + 1, sizeof *h->grad_absmax);
         h->grad_at     = calloc(3 * opt->n_params + 1, sizeof *h->grad_at);
         h->groups      = calloc(opt->n_groups + 1, sizeof *h->groups);
     }
@@ -442,6 +443,7 @@ static musec_status take_host(musec_optim *opt)
     h->decay          = h->step_size + n;
     h->momentum_bound = h->decay + n;
     h->absmax         = h->momentum_bound + n;
+    h->quantile       = h->absmax + 3 * n + MS_STEP_NUMBERS;
     h->weight_at      = h->grad_at + opt->n_params;
     h->observed       = h->weight_at + opt->n_params;
     return MUSEC_OK;
@@ -474,7 +476,9 @@ musec_status ms_optim_prepare(musec_optim *opt)
         g->reports        = calloc((size_t)g->count, sizeof *g->reports);
         g->momentum_bound = calloc((size_t)g->count, sizeof *g->momentum_bound);
         g->last_absmax    = calloc((size_t)g->count, sizeof *g->last_absmax);
-        if (g->reports == NULL || g->momentum_bound == NULL || g->last_absmax == NULL)
+        g->quantile       = calloc((size_t)g->count, sizeof *g->quantile);
+        if (g->reports == NULL || g->momentum_bound == NULL || g->last_absmax == NULL ||
+            g->quantile == NULL)
             TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the reports"));
         for (int64_t m = 0; m < g->count; m++)
             g->reports[m] = ms_report_empty(opt, g, m);

@@ -11,6 +11,10 @@
  * to 2^30 elements.  From below, averages of random gradients have entries of about b / 8 and more,
  * where f16 loses none.
  *
+ * D = K |M|_F / sqrt(r) is not known to the host.  But the square of a clipped singular value is a
+ * concave function of its square, so the clip has the largest norm if all singular values are
+ * equal: b is then multiplied by the clip of 1 at K.  By a quantile b stays as it is.
+ *
  * max|G| is asked for anyway, as a step changes nothing if a gradient is not finite.  But a pass
  * over all gradients before the one that averages them is a pass too many.  Where the clipped
  * momentum is stored, averaging changes no state, and so it comes first:
@@ -155,7 +159,14 @@ static double next_bound(const ms_step *s, const ms_group *g, int64_t m, double 
     const musec_optim_config cfg = ms_member_config(s, g, m);
     const ms_momentum_coefs  c   = ms_momentum_coefs_at(&cfg, ms_member_param(opt, g, m)->t + 1);
     const double bound = (c.keep != 0.0 ? c.keep * g->momentum_bound[m] : 0.0) + c.add * observed;
-    return ms_group_stores_clipped(opt, g) ? fmin(bound, opt->cfg.threshold) : bound;
+    const double D     = opt->cfg.threshold;
+    if (!ms_group_stores_clipped(opt, g)) return bound;
+    switch (opt->cfg.threshold_rule) {
+    case MUSEC_THRESHOLD_FIXED: return fmin(bound, D);
+    case MUSEC_THRESHOLD_RMS:
+        return bound * fmin(D, 1.0) * ms_clip_bend(opt->sharpness, fmin(D, 1.0 / D));
+    default: return bound;
+    }
 }
 
 void ms_validate_scales(ms_step *s)

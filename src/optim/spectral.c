@@ -64,16 +64,25 @@ musec_status ms_run_spectral(musec_optim *opt, const ms_group *g, ms_stacks x, m
     return ms_newton_schulz(opt->d, x.in[0], list, cfg->ns_iters, g->operands, out);
 }
 
+/* The directions of spans, as the spectral function takes them. */
+static ms_stacks directions_of(const ms_span *spans, int n_spans)
+{
+    ms_stacks x = { .n = n_spans };
+    for (int i = 0; i < n_spans; i++)
+        x.in[i] =
+            spans[i].scaled.mat.data != NULL ? spans[i].scaled : ms_unscaled(spans[i].direction);
+    return x;
+}
+
 /* update <- f(direction) of all spans by one call, by the rule of their groups. */
 static musec_status apply(musec_optim *opt, const ms_span *spans, int n_spans, ms_num threshold,
                           bool cached, ms_report *paths)
 {
-    ms_stacks x = { .n = n_spans };
+    ms_stacks x = directions_of(spans, n_spans);
     for (int i = 0; i < n_spans; i++) {
         const ms_span      *span  = &spans[i];
         const ms_gram_norms norms = span->g->gram_norms;
-        x.in[i]  = span->scaled.mat.data != NULL ? span->scaled : ms_unscaled(span->direction);
-        x.out[i] = span->update;
+        x.out[i]                  = span->update;
         if (!cached) continue;
         x.gram_norms[i].sumsq = ms_vec_slice(norms.sumsq, span->first, span->n);
         x.gram_norms[i].trace = ms_vec_slice(norms.trace, span->first, span->n);
@@ -86,13 +95,14 @@ musec_status ms_apply_spectral(ms_step *s, ms_span *spans, int n_spans, ms_num *
 {
     musec_optim    *opt   = s->opt;
     const ms_group *group = spans[0].g;
+    const ms_stacks x     = directions_of(spans, n_spans);
     musec_status    st    = MUSEC_OK;
     *threshold            = ms_const(1.0);
     for (int i = 0; i < n_spans; i++)
         spans[i].update = spans[i].direction;
     if (group->spectral_fn == MS_SPECTRAL_NONE) return MUSEC_OK;
     if (ms_spectral_clips(group->spectral_fn))
-        TRY(ms_threshold(opt, spans[0].direction, threshold));
+        TRY(ms_step_threshold(s, spans, n_spans, &x, threshold));
     for (int i = 0; i < n_spans; i++) {
         const ms_group *g = spans[i].g;
         spans[i].update   = spans[i].momentum;

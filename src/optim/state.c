@@ -3,10 +3,10 @@
  * In the file the state of matrix m of parameter p is the tensor "p/m/NAME" (rows x cols), epoch
  * averages are "p/average", and weights of 16 bits "p/master", in float32; the metadata hold the
  * rule, the momentum form and its beta, the steps taken, for each parameter the steps it took part
- * in, and, where products have operands of 16 bits, the bounds that their scales come from, so that
- * a run goes on with the same bits; files without them are read too.  Loading reads and checks
- * everything before it changes anything.  Heavy-ball momentum is that of the average divided by
- * beta; momentum in bf16 is written as float32 and rounded to nearest when it is read. */
+ * in, and, for a run to go on with the same bits, bounds that scales of 16 bits come from and the
+ * quantiles that are thresholds; files without these are read too.  Loading reads and checks all
+ * before it changes anything.  Heavy-ball momentum is that of the average divided by beta; momentum
+ * in bf16 is written as float32 and rounded to nearest when it is read. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,7 +16,6 @@
 #include "core/grow.h"
 #include "core/half.h"
 #include "core/real.h"
-#include "core/safetensors.h"
 #include "core/size.h"
 #include "optim/optim.h"
 
@@ -24,6 +23,7 @@
 #define NAME_MAX_BYTES 512
 #define STEPS_OF       "steps of " /* keys of the metadata, with a name behind */
 #define BOUND_OF       "bound of "
+#define QUANTILE_OF    "quantile of "
 
 static musec_status no_memory(musec_optim *opt)
 {
@@ -31,16 +31,6 @@ static musec_status no_memory(musec_optim *opt)
 }
 
 /* ---- one by one ------------------------------------------------------------------------------ */
-
-const ms_group *ms_find_member(const musec_optim *opt, size_t param, int64_t matrix, int64_t *m)
-{
-    for (size_t i = 0; i < opt->n_groups; i++)
-        for (*m = 0; *m < opt->groups[i].count; (*m)++)
-            if (opt->groups[i].members[*m].param == param &&
-                opt->groups[i].members[*m].matrix == matrix)
-                return &opt->groups[i];
-    return NULL;
-}
 
 static size_t matrix_bytes(ms_mat x) { return (size_t)(x.rows * x.cols) * ms_dtype_bytes(x.dtype); }
 
@@ -278,6 +268,20 @@ done:
     return st;
 }
 
+static musec_status add_quantiles(musec_optim *opt, const ms_group *g, metadata *all)
+{
+    char         text[sizeof all->pairs->value];
+    member_name  name;
+    musec_status st = MUSEC_OK;
+    for (int64_t m = 0; m < g->count; m++) {
+        if (!ms_quantile_text(opt, g, m, text, sizeof text)) continue;
+        name_member(opt, &g->members[m], name);
+        TRY(add_pair(opt, all, QUANTILE_OF, name, "%s", text));
+    }
+done:
+    return st;
+}
+
 static musec_status make_metadata(musec_optim *opt, metadata *all)
 {
     const bool   heavy = opt->cfg.momentum_form == MUSEC_MOMENTUM_HEAVY;
@@ -295,6 +299,8 @@ static musec_status make_metadata(musec_optim *opt, metadata *all)
     for (size_t i = 0; i < opt->n_groups; i++)
         if (!opt->deferred && ms_group_fuses_rounding(opt, &opt->groups[i]))
             TRY(add_bounds(opt, &opt->groups[i], all));
+    for (size_t i = 0; i < opt->n_groups; i++)
+        TRY(add_quantiles(opt, &opt->groups[i], all));
 done:
     return st;
 }
@@ -458,9 +464,9 @@ done:
 }
 
 /* Bounds of one matrix: of its momentum, -1 if unknown; of its last gradient, and the norms of its
- * Gram matrix, 0 if unknown. */
+ * Gram matrix, 0 if unknown; and its quantile, 0 if unknown. */
 typedef struct bounds {
-    double momentum, last_grad, sumsq, trace;
+    double momentum, last_grad, sumsq, trace, quantile;
 } bounds;
 
 /* Reads the bounds of all members of all groups, in the units of the file. */
@@ -479,6 +485,8 @@ static musec_status read_bounds(musec_optim *opt, const ms_safetensors *s, bound
             bounds *b = &(*out)[at];
             *b        = (bounds){ .momentum = -1.0 };
             name_member(opt, &opt->groups[i].members[m], name);
+            snprintf(key, sizeof key, QUANTILE_OF "%s", name);
+            TRY(ms_quantile_read(opt, s, key, &b->quantile));
             snprintf(key, sizeof key, BOUND_OF "%s", name);
             const char *found = ms_safetensors_metadata(s, key);
             char       *rest  = NULL;
@@ -508,6 +516,7 @@ static musec_status set_bounds(musec_optim *opt, const bounds *b, double factor)
         for (size_t m = 0; m < n; m++) {
             g->momentum_bound[m] = b[m].momentum < 0.0 ? -1.0 : b[m].momentum * factor;
             g->last_absmax[m]    = b[m].last_grad;
+            g->quantile[m]       = b[m].quantile;
             norms[m]             = b[m].sumsq;
             norms[n + m]         = b[m].trace;
         }

@@ -105,9 +105,10 @@ static musec_status step_spans(ms_step *s, ms_span *spans, int n_spans)
     if (ms_group_stores_clipped(opt, group) && opt->cfg.nesterov)
         TRY(look_ahead(s, spans, n_spans, threshold));
     for (int64_t i = 0, at = 0; i < n_spans; at += spans[i++].n) {
-        TRY(ms_update_weights(s, &spans[i], threshold));
+        const ms_num part = ms_num_slice(threshold, at, spans[i].n);
+        TRY(ms_update_weights(s, &spans[i], part));
         if (s->report && !group->aux)
-            ms_report_span(s, &spans[i], threshold, paths == NULL ? NULL : paths + at);
+            ms_report_span(s, &spans[i], part, paths == NULL ? NULL : paths + at);
     }
 done:
     ms_report_paths_free(paths);

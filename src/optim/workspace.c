@@ -8,18 +8,23 @@
 #include "optim/optim.h"
 
 /* Clipping by polynomials: the matrix in its operands, what the stages work on, and the Gram
- * matrix unless B is written by cached norms (soft_engine.c). */
+ * matrix unless B is written by cached norms (soft_engine.c).  Reductions take the Gram matrix in
+ * any case, and the matrix once more (soft_reduction.c). */
 static uint64_t soft_bytes(const musec_optim_config *cfg, uint64_t n, uint64_t r, uint64_t accum,
                            uint64_t each, bool cached)
 {
-    ms_poly_plan plan;
-    int          stages = 2;
+    ms_poly_plan   plan;
+    int            stages       = 2;
+    const bool     reduces      = cfg->ns_mode == MUSEC_NS_ACCURATE && each == 2;
+    const uint64_t more_vectors = reduces ? 128 * MS_ARENA_ALIGN : 0;
     if (cfg->ns_mode == MUSEC_NS_ACCURATE) stages = 3; /* or four; two where the tol is loose */
     if (cfg->ns_mode == MUSEC_NS_PAPER) {
         ms_plan_newton_schulz(cfg->ns_iters, &plan);
         stages = cfg->literal ? 1 : plan.n_stages;
     }
-    return each * (n * r + (uint64_t)ms_soft_mats(stages) * r * r) + (cached ? 0 : accum * r * r);
+    return more_vectors +
+           each * ((reduces ? 2 : 1) * n * r + (uint64_t)ms_soft_mats(stages) * r * r) +
+           (cached && !reduces ? 0 : accum * r * r);
 }
 
 /* The direction and the update come on top; the arena rounds each piece up. */
@@ -52,6 +57,20 @@ static bool has_halves(const musec_optim *opt, const ms_group *g)
     for (int64_t m = 0; opt->cfg.decay_form == MUSEC_DECAY_COUPLED && m < g->count; m++)
         any = any || ms_member_param(opt, g, m)->weight.dtype == MUSEC_BF16;
     return any;
+}
+
+/* Bytes of the float32 copies that a product of 16-bit operands takes where the device widens them:
+ * of X and of what it is multiplied by, in Muon of their product too; or of two factors, their
+ * product, and, where plans differ from matrix to matrix, of what is added to it. */
+uint64_t ms_widening_bytes(const musec_optim *opt, const ms_group *g)
+{
+    const uint64_t r     = (uint64_t)(g->rows < g->cols ? g->rows : g->cols),
+                   n     = (uint64_t)(g->rows < g->cols ? g->cols : g->rows);
+    const bool     polar = g->spectral_fn == MS_SPECTRAL_POLAR;
+    const uint64_t apply = (polar ? 2 : 1) * n * r + r * r;
+    const uint64_t small = (opt->cfg.ns_mode == MUSEC_NS_ACCURATE ? 4 : 3) * r * r;
+    if (!opt->d->kind->widens || !ms_is_16bit(g->operands)) return 0;
+    return sizeof(float) * (apply > small ? apply : small);
 }
 
 /* Bytes of each matrix in a chunk: direction, update, look-ahead (Nesterov), the widened momentum
@@ -93,14 +112,16 @@ static uint64_t numbers_bytes(const musec_optim *opt)
            sizeof(double);
 }
 
-/* Bytes needed once: a gradient and a weight whose rows are gathered, small vectors, and, where
- * steps are measured, a spectrum in float64, of a matrix that may have to be widened first. */
+/* Bytes needed once: a gradient and a weight whose rows are gathered, small vectors, copies of
+ * operands, and, where steps are measured, a spectrum in float64, of a matrix that may have to be
+ * widened first. */
 static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
 {
     const uint64_t size  = (uint64_t)(g->rows * g->cols);
     const uint64_t small = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
     const uint64_t parts = 2 * (size * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN);
-    uint64_t       bytes = parts + (uint64_t)32 * MS_ARENA_ALIGN + numbers_bytes(opt);
+    uint64_t       bytes =
+        parts + (uint64_t)32 * MS_ARENA_ALIGN + numbers_bytes(opt) + ms_widening_bytes(opt, g);
     if (opt->cfg.report_every > 0 && !g->aux)
         bytes +=
             4 * size + 8 * (3 * size + 12 * small * small + 64 * (uint64_t)(g->rows + g->cols));

@@ -276,6 +276,12 @@ void ms_train_config_resolve(ms_train_config *cfg,
         cfg->tokenizer = MS_TOKENIZER_GPT2;
         add_note(notes, "data-format nanogpt: the tokens are GPT-2's\n");
     }
+    if (cfg->optim.ns_mode == MUSEC_NS_ACCURATE && !is_given(arg, "ns-mode") &&
+        (is_given(arg, "ns-iters") || is_given(arg, "literal"))) {
+        cfg->optim.ns_mode = MUSEC_NS_PAPER;
+        add_note(notes, "%s is of ns-mode paper, which replaces the preset's\n",
+                 is_given(arg, "ns-iters") ? "ns-iters" : "literal");
+    }
     for (size_t i = 0; i < COUNT(staged) && cfg->stages[0] != '\0'; i++) {
         if (!is_given(arg, staged[i]) || is_given(arg, "stages")) continue;
         cfg->stages[0] = '\0';

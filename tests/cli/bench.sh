@@ -17,7 +17,7 @@ untouched a "bench step"
 
 # Errors against float64: of every path, within its bound; on ref with operands of 16 bits too.
 succeeds bench accuracy --run a
-for path in 'paper K=5' paper7 fast accurate muon; do
+for path in 'paper K=5' paper7 fast accurate {sharp,hard}-{fast,accurate} muon; do
     prints "^  $path +f32 +[0-9.]+e-[0-9]+ of +[0-9.]+e-[0-9]+ "
 done
 prints 'threshold 0.03: 6 of 6 matrices'
@@ -28,7 +28,7 @@ succeeds bench accuracy --run heavy --device ref --filter 'muon bf16' --all
 prints '30 of 30 matrices'
 succeeds bench accuracy --run a --device ref --json
 json_passes <<'P'
-assert len(out["rows"]) == 15, len(out["rows"])
+assert len(out["rows"]) == 27, len(out["rows"])
 for row in out["rows"]:
     assert 0 <= row["error"] <= row["bound"] and row["theorem"] <= 1 and not row["broken"], row
 P

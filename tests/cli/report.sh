@@ -23,7 +23,8 @@ train muon_wild --optimizer muon --lr 2 --weight-decay 1e9 # (1 - lr decay) W ov
 check "it diverged" grep -q '"status": "diverged"' runs/muon_wild/summary.json
 for lr in 0.2 0.4; do
     for threshold in 0.25 1; do
-        train "soft_${lr}_$threshold" --optimizer soft-musec --lr $lr --threshold $threshold
+        train "soft_${lr}_$threshold" --optimizer soft-musec --ns-mode paper --lr $lr \
+            --threshold $threshold
     done
 done
 train soft_exact --optimizer soft-musec --lr 0.2 --threshold 0.25 --ns-mode exact

@@ -50,7 +50,6 @@ refuses 1 'mtp is "0,1"' --mtp 0,1
 refuses 1 'long-layers is "0,x"' --long-layers 0,x
 refuses 1 'muon has ns-mode paper and exact only' --optimizer muon --ns-mode fast
 refuses 1 'no device "abacus"' --device abacus
-refuses 1 'precision is bf16, which the device cpu does not have' --device cpu --precision bf16
 refuses 1 'cuda' --device cuda:1023
 refuses 1 'stages: stage 1 lasts "soon"; that must be steps' --stages 'soon batch=64'
 refuses 1 'stages: stage 1 lasts "110%"' --stages '110%'

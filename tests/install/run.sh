@@ -49,7 +49,7 @@ while IFS= read -r document; do
         links=$((links + 1))
         [ -e "$(dirname "$document")/$target" ] ||
             fail "${document#"$root/"} links to $target, which is not installed"
-    done < <(awk '/^ *```/ { code = !code } !code' "$document" | grep -oE '\]\([^)# ]+' |
+    done < <(awk '/^ *```/ { code = !code } !code' "$document" | grep -ohE '\]\([^)# ]+' |
         sed 's/^](//' | grep -v '://')
 done < <(find "$root/share/doc/musec" -name '*.md')
 [ "$links" -ge 40 ] || fail "only $links links in the documents"
@@ -69,7 +69,7 @@ foreign=$(nm -g --defined-only "$libdir/libmusec.a" | awk 'NF == 3 && $3 !~ /^mu
 shared=$(nm -D --defined-only "$libdir/libmusec.so" | awk '{ print $3 }' | sort)
 static=$(nm -g --defined-only "$libdir/libmusec.a" | awk 'NF == 3 { print $3 }' | sort)
 [ "$shared" = "$static" ] || fail "libmusec.so and libmusec.a export different names"
-for name in $(grep -oE '\bmusec_[a-z0-9_]+\(' "$root"/include/musec/*.h | tr -d '(' | sort -u); do
+for name in $(grep -ohE '\bmusec_[a-z0-9_]+\(' "$root"/include/musec/*.h | tr -d '(' | sort -u); do
     grep -qx "$name" <<<"$shared" || fail "the header speaks of $name, the library lacks it"
 done
 

@@ -15,8 +15,9 @@ and optim_reference.mgv with their numbers:
 The option role=embed is the parameter's role, not one of the optimizer.
 
 The numbers come from the definitions, by the singular value decomposition wherever a spectral map
-is exact; nothing is shared with the library.  The inputs are float32 numbers, so that a float32 run
-starts from the same ones.
+is exact, and nothing is shared with the library but coefficients (spectral_maps.py).  For ns-mode
+accurate the numbers are those of the exact clip, which the library must meet within ns-tol / beta.
+The inputs are float32 numbers, so that a float32 run starts from the same ones.
 
 Conventions.  G is the gradient, with lambda W added under coupled decay; eta = lr * lr_scale *
 lr-factor; c the shape rule's factor of an m x n matrix; U what the optimizer proposes.
@@ -29,72 +30,20 @@ lr-factor; c the shape rule's factor of an m x n matrix; U what the optimizer pr
     frank-wolfe  W <- (1 - eta) W               after        (1 - eta lambda) (W - eta c U)
 """
 import os
-import struct
 import sys
 
 import numpy as np
 
+from mgv import write_mgv
+from spectral_maps import (CHAINS, KELLER, POLAR_EXPRESS, by_products, check_chains, polar, quintic,
+                           sharp, ssc)
+
+HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS = 8
 SHAPES = {"6x9": (6, 9), "9x6": (9, 6), "7x7": (7, 7)}
 LR_SCALE = [1.0, 1.0, 0.9, 0.8, 0.75, 0.6, 0.5, 0.25]
 
-# ---- spectral maps -------------------------------------------------------------------------------
-
-
-def on_singular_values(x, f):
-    u, s, vt = np.linalg.svd(x, full_matrices=False)
-    return (u * f(s)) @ vt
-
-
-def polar(x):
-    u, s, vt = np.linalg.svd(x, full_matrices=False)
-    keep = s > max(x.shape) * 2.2e-16 * s[0]
-    return u[:, keep] @ vt[keep]
-
-
-def hard(x, d):
-    return on_singular_values(x, lambda s: np.minimum(s, d))
-
-
-def soft(x, d):
-    return on_singular_values(x, lambda s: d * s / np.sqrt(s * s + d * d))
-
-
-def small_side(f):
-    def turned(x, *args):
-        return f(x, *args) if x.shape[0] <= x.shape[1] else f(x.T, *args).T
-    return turned
-
-
-@small_side
-def ssc(x, d, iters):
-    eye = np.eye(x.shape[0])
-    a = x @ x.T + d * d * eye
-    alpha = np.linalg.norm(a)
-    y, z = a / alpha, eye
-    for _ in range(iters):
-        t = 0.5 * (3.0 * eye - z @ y)
-        y, z = y @ t, t @ z
-    return d / np.sqrt(alpha) * (z @ x)
-
-
-KELLER = [(3.4445, -4.7750, 2.0315)] * 5
-POLAR_EXPRESS = [  # with the safety factor 1.02
-    (8.156554524902461, -22.48329292557795, 15.878769915207462),
-    (4.042929935166739, -2.808917465908714, 0.5000178451051316),
-    (3.8916678022926607, -2.772484153217685, 0.5060648178503393),
-    (3.285753657755655, -2.3681294933425376, 0.46449024233003106),
-    (2.3465413258596377, -1.7097828382687081, 0.42323551169305323),
-]
-
-
-@small_side
-def quintic(x, coeffs, norm_factor):
-    x = x / (np.linalg.norm(x) * norm_factor + 1e-7)
-    for a, b, c in coeffs:
-        gram = x @ x.T
-        x = a * x + (b * gram + c * gram @ gram) @ x
-    return x
+# ---- what applies a spectral map ------------------------------------------------------------------
 
 
 def orthogonal(x, o):
@@ -106,10 +55,16 @@ def orthogonal(x, o):
     return quintic(x, KELLER, 1.0)
 
 
+def sharpness(kind, o):
+    return {"auto": np.inf if kind == "hard" else 2, "hard": np.inf}.get(
+        o.get("sharpness", "auto"), o.get("sharpness"))
+
+
 def clipped(x, d, kind, o):
-    if kind == "hard":
-        return hard(x, d)
-    return soft(x, d) if o.get("ns-mode") == "exact" else ssc(x, d, 5)
+    p, mode = sharpness(kind, o), o.get("ns-mode", "paper")
+    if mode in ("exact", "accurate") or (mode == "paper" and kind == "hard"):
+        return sharp(x, d, p)
+    return ssc(x, d, 5) if mode == "paper" and p == 2 else by_products(x, d, p, mode)
 
 
 # ---- what proposes an update ---------------------------------------------------------------------
@@ -322,6 +277,49 @@ def other_cases():
     yield "lion.coupled", "lion", "7x7", 1, {**LION, "decay-form": "coupled"}
 
 
+CLIPS = {"musec": {"threshold": 1.5}, "soft": {"threshold": 1.5},
+         "spectra": {"threshold": 1.2, "base": "sgdm"}}
+
+
+def clip_cases():
+    """Clips that are neither `hard` nor `soft` by the paper's steps: (case, shape, options)."""
+    for shape in SHAPES:
+        yield "musec.fast", shape, {"ns-mode": "fast"}
+        yield "soft.fast", shape, {"ns-mode": "fast"}
+        yield "spectra.fast", shape, {"ns-mode": "fast", "clip": "hard"}
+    yield "musec.ahead-fast", "6x9", {"ns-mode": "fast", "nesterov": "yes"}
+    yield "musec.rms-fast", "9x6", {"ns-mode": "fast", "threshold": "rms:0.6",
+                                    "update-scale": "unit"}
+    yield "spectra.adamw-fast", "7x7", {"ns-mode": "fast", "clip": "hard", "base": "adamw"}
+    yield "soft.paper7", "6x9", {"ns-mode": "paper7"}
+    yield "soft.paper7-4", "9x6", {"ns-mode": "paper7", "sharpness": 4}
+    for i, p in enumerate((4, 8, 16, 32, "hard")):
+        shape, other = list(SHAPES)[i % 3], list(SHAPES)[(i + 1) % 3]
+        yield "soft.fast%s" % p, shape, {"ns-mode": "fast", "sharpness": p}
+        yield "soft.paper%s" % p, other, {"sharpness": p}
+        yield "soft.exact%s" % p, other, {"ns-mode": "exact", "sharpness": p}
+        yield "spectra.fast%s" % p, shape, {"ns-mode": "fast", "clip": "soft", "sharpness": p}
+    yield "musec.fast2", "9x6", {"ns-mode": "fast", "sharpness": 2}
+    yield "musec.fast8", "7x7", {"ns-mode": "fast", "sharpness": 8}
+    yield "musec.exact16", "6x9", {"sharpness": 16}
+    yield "spectra.exact4", "9x6", {"clip": "hard", "sharpness": 4}
+    for shape in SHAPES:
+        yield "musec.tol", shape, {"ns-mode": "accurate", "ns-tol": 0.03}
+        yield "soft.tol4", shape, {"ns-mode": "accurate", "ns-tol": 1e-4, "sharpness": 4}
+    yield "musec.eigen", "7x7", {"ns-mode": "accurate", "ns-tol": 1e-3}  # no chain is so good
+    yield "soft.tol", "9x6", {"ns-mode": "accurate", "ns-tol": 1e-6}
+    yield "soft.tol32", "6x9", {"ns-mode": "accurate", "ns-tol": 3e-3, "sharpness": 32}
+    yield "spectra.tol", "7x7", {"ns-mode": "accurate", "ns-tol": 0.03, "clip": "hard"}
+
+
+def all_clip_cases():
+    for case, shape, o in clip_cases():
+        family = case.split(".")[0]
+        base = ADAM if o.get("base") == "adamw" else MOMENTUM
+        name = "soft-musec" if family == "soft" else family
+        yield case, name, shape, 1, {**base, **CLIPS[family], **o}
+
+
 # ---- QK-Clip -------------------------------------------------------------------------------------
 
 QK = {"lr": 0.05, "beta": 0.3, "weight-decay": 0.8, "shape-rule": "moonlight",
@@ -399,15 +397,6 @@ def qk_cases(draw):
 # ---- output --------------------------------------------------------------------------------------
 
 
-def write_mgv(path, records):
-    with open(path, "wb") as f:
-        f.write(b"MUSECGV1" + struct.pack("<II", len(records), 0))
-        for name, a in records.items():
-            a = np.atleast_2d(np.asarray(a, dtype="<f8"))
-            assert len(name) <= 32 and a.ndim == 2, name
-            f.write(name.encode().ljust(32, b"\0") + struct.pack("<II", *a.shape) + a.tobytes())
-
-
 def check_case(case, ws, state, w0, grads, name, o, factor):
     """The case must depend on its decay, and stay away from decisions that rounding makes."""
     assert all(np.isfinite(w).all() for w in ws), case
@@ -417,9 +406,23 @@ def check_case(case, ws, state, w0, grads, name, o, factor):
     without, _ = trajectory(name, w0, grads, {**o, **none}, factor)
     effect = np.linalg.norm(without[-1] - ws[-1]) / np.linalg.norm(ws[-1])
     assert effect > 0.01, (case, "decay hardly matters", effect)
+    if o.get("ns-mode") == "fast":
+        check_fast(case, ws, state, w0, grads, name, o, factor)
     if "momentum" in state:
         s = np.linalg.svd(state["momentum"], compute_uv=False)
         assert s[-1] > 1e-3 * s[0], (case, "badly conditioned", s)
+
+
+def check_fast(case, ws, state, w0, grads, name, o, factor):
+    """`fast` must show the error of its chain, and stay within what is stated of it."""
+    exact, other = trajectory(name, w0, grads, {**o, "ns-mode": "exact"}, factor)
+    p = sharpness("hard" if name == "musec" else o.get("clip", "soft"), o)
+    error = 2.0 * 2.3e-3 + (0.0 if p == 2 else CHAINS[p][0])
+    assert p == 2 or np.linalg.norm(ws[-1] - exact[-1]) > 1e-8, (case, "no error of a chain")
+    if name != "spectra":  # which does not keep what it clips
+        off = np.linalg.norm(state["momentum"] - other["momentum"], 2)
+        bound = error / o["beta"] * np.linalg.norm(other["momentum"], 2)
+        assert off <= bound, (case, off, bound)
 
 
 def line_of(case, name, shape, factor, o):
@@ -427,8 +430,8 @@ def line_of(case, name, shape, factor, o):
 
 
 def main():
-    here = os.path.dirname(os.path.abspath(__file__))
-    target = sys.argv[1] if len(sys.argv) > 1 else os.path.join(here, "..", "data")
+    check_chains()
+    target = sys.argv[1] if len(sys.argv) > 1 else os.path.join(HERE, "..", "data")
     rng = np.random.RandomState(20240817)  # its stream never changes
 
     def draw(rows, cols):
@@ -439,7 +442,7 @@ def main():
         inputs[shape] = draw(m, n), [draw(m, n) for _ in range(STEPS)]
         records[shape + ".W0"] = inputs[shape][0]
         records[shape + ".G"] = np.vstack(inputs[shape][1])
-    for generator in (momentum_cases, other_cases):
+    for generator in (momentum_cases, other_cases, all_clip_cases):
         for title, name, shape, factor, o in generator():
             case = title + "." + shape
             assert case + ".W" not in records, case

@@ -8,7 +8,10 @@
  *
  * The epilogue is computed tile by tile, in cache as well: the source operand is copied to the
  * result, where BLAS adds to it; then come the diagonal, and sums in float64, one for each tile,
- * added in the order of the tiles. */
+ * added in the order of the tiles.
+ *
+ * Operands of 16 bits are widened to float32, matrix by matrix, and a result of 16 bits is rounded
+ * once, when its sums are taken. */
 #include "device/cpu/cpu.h"
 
 #include <assert.h>
@@ -394,12 +397,11 @@ done:
     return st;
 }
 
-static musec_status cpu_product(ms_device *d, const ms_product *p)
+static musec_status wide_product(ms_device *d, const ms_product *p)
 {
     const ms_mark mark = ms_arena_mark(&d->scratch);
     call          x    = call_of(p);
     musec_status  st   = MUSEC_OK;
-    assert(p->a.cols == p->b.rows && p->c.rows == p->a.rows && p->c.cols == p->b.cols);
     TRY(check_int(d, p->a));
     TRY(check_int(d, p->b));
     TRY(check_int(d, p->c));
@@ -407,6 +409,82 @@ static musec_status cpu_product(ms_device *d, const ms_product *p)
     add_parts(&x);
 done:
     ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
+/* ---- operands of 16 bits --------------------------------------------------------------------- */
+
+static bool is_16bit(ms_mat x) { return x.data != NULL && ms_dtype_bytes(x.dtype) == 2; }
+
+/* Takes scratch for a float32 matrix that is laid out like x. */
+static musec_status wide_like(ms_device *d, ms_mat x, ms_mat *out)
+{
+    musec_status st = MUSEC_OK;
+    TRY(ms_scratch_mat(d, MUSEC_F32, 1, x.trans ? x.cols : x.rows, x.trans ? x.rows : x.cols, out));
+    if (x.trans) *out = ms_t(*out);
+done:
+    return st;
+}
+
+static musec_status widen(ms_device *d, ms_mat *x)
+{
+    ms_mat       to;
+    musec_status st = MUSEC_OK;
+    if (!is_16bit(*x)) return MUSEC_OK;
+    TRY(wide_like(d, *x, &to));
+    TRY(ms_cpu_of(d)->stacks.copy(d, *x, to));
+    *x = to;
+done:
+    return st;
+}
+
+/* Are a and b one matrix, perhaps transposed? */
+static bool is_same(ms_mat a, ms_mat b)
+{
+    if (a.trans != b.trans) b = ms_t(b);
+    return a.data == b.data && a.ld == b.ld && a.stride == b.stride && a.rows == b.rows &&
+           a.cols == b.cols;
+}
+
+/* The product of matrix m of each stack. */
+static musec_status narrow_product(ms_device *d, const ms_product *p, int64_t m)
+{
+    const ms_mark mark = ms_arena_mark(&d->scratch);
+    const ms_mat  c    = ms_mat_slice(p->c, m, 1);
+    ms_product    wide = *p;
+    musec_status  st   = MUSEC_OK;
+    wide.a             = ms_mat_slice(p->a, m, 1);
+    wide.b             = ms_mat_slice(p->b, m, 1);
+    wide.source        = ms_mat_slice(p->source, m, 1);
+    wide.alpha         = ms_num_slice(p->alpha, m, 1);
+    wide.beta          = ms_num_slice(p->beta, m, 1);
+    wide.diag          = ms_num_slice(p->diag, m, 1);
+    wide.sumsq         = ms_vec_slice(p->sumsq, m, 1);
+    wide.trace         = ms_vec_slice(p->trace, m, 1);
+    wide.mask          = (ms_vec){ 0 };
+    wide.c             = c;
+    TRY(widen(d, &wide.a));
+    if (is_same(p->a, p->b))
+        wide.b = p->a.trans == p->b.trans ? wide.a : ms_t(wide.a);
+    else
+        TRY(widen(d, &wide.b));
+    TRY(widen(d, &wide.source));
+    if (is_16bit(c)) TRY(wide_like(d, c, &wide.c));
+    TRY(wide_product(d, &wide));
+    if (is_16bit(c)) TRY(ms_cpu_of(d)->stacks.copy(d, wide.c, c));
+done:
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
+static musec_status cpu_product(ms_device *d, const ms_product *p)
+{
+    musec_status st = MUSEC_OK;
+    assert(p->a.cols == p->b.rows && p->c.rows == p->a.rows && p->c.cols == p->b.cols);
+    if (!is_16bit(p->a) && !is_16bit(p->c) && !is_16bit(p->source)) return wide_product(d, p);
+    for (int64_t m = 0; m < p->c.count; m++)
+        if (ms_is_active(p->mask, m)) TRY(narrow_product(d, p, m));
+done:
     return st;
 }
 

@@ -8,7 +8,8 @@
  * stored: a transposed view sums in the order of its memory).
  *
  * If all operands are transposed, their transposes are used.  If only some are, copy transposes by
- * blocks and the other ops call `ref`. */
+ * blocks and the other ops call `ref`.  So they do where an operand has 16 bits, but for copies,
+ * which products of such operands are made of, and updates of float32 weights. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -69,6 +70,14 @@ MS_UNARY_FNS(float, f32, ms_logistic)
 MS_UNARY_FNS(double, f64, ms_logistic_f64)
 
 static ms_mat untransposed(ms_mat x) { return x.trans ? ms_t(x) : x; }
+
+static bool is_16bit(ms_mat x) { return ms_dtype_bytes(x.dtype) == 2; }
+
+/* Has x, if it is there, the dtype and the layout of out, and one that the loops take? */
+static bool is_alike(ms_mat x, ms_mat out)
+{
+    return x.data == NULL || (x.dtype == out.dtype && x.trans == out.trans && !is_16bit(x));
+}
 
 /* ---- a call of an op, tile by tile ----------------------------------------------------------- */
 
@@ -132,28 +141,50 @@ static musec_status each_diagonal(ms_device *d, ms_mat x, ms_worker_task *task, 
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
+static void widen_row(musec_dtype from, const uint16_t *x, int64_t n, float *out)
+{
+    for (int64_t j = 0; from == MUSEC_BF16 && j < n; j++)
+        out[j] = ms_float_of_bf16(x[j]);
+    for (int64_t j = 0; from == MUSEC_F16 && j < n; j++)
+        out[j] = ms_float_of_f16(x[j]);
+}
+
+static void narrow_row(const float *x, int64_t n, musec_dtype to, uint16_t *out)
+{
+    for (int64_t j = 0; to == MUSEC_BF16 && j < n; j++)
+        out[j] = ms_bf16_of_double((double)x[j]);
+    for (int64_t j = 0; to == MUSEC_F16 && j < n; j++)
+        out[j] = ms_f16_of_double((double)x[j]);
+}
+
 static void convert_tile(const call *c, tile t)
 {
+    const musec_dtype from = c->x.dtype, to = c->out.dtype;
     for (int64_t i = 0; i < t.rows; i++) {
-        if (c->x.dtype == MUSEC_F32) {
-            const float *in = row_f32(t, c->x, i);
-            double      *o  = row_f64(t, c->out, i);
+        const void *in = ms_mat_address(c->x, t.b, t.i + i, t.j);
+        void       *o  = ms_mat_address(c->out, t.b, t.i + i, t.j);
+        if (from == to)
+            memmove(o, in, (size_t)t.cols * ms_dtype_bytes(to));
+        else if (to == MUSEC_F32 && from != MUSEC_F64)
+            widen_row(from, in, t.cols, o);
+        else if (from == MUSEC_F32 && to != MUSEC_F64)
+            narrow_row(in, t.cols, to, o);
+        else if (from == MUSEC_F32)
             for (int64_t j = 0; j < t.cols; j++)
-                o[j] = (double)in[j];
-        } else {
-            const double *in = row_f64(t, c->x, i);
-            float        *o  = row_f32(t, c->out, i);
+                ((double *)o)[j] = (double)((const float *)in)[j];
+        else
             for (int64_t j = 0; j < t.cols; j++)
-                o[j] = (float)in[j];
-        }
+                ((float *)o)[j] = (float)((const double *)in)[j];
     }
 }
 
 static musec_status cpu_copy(ms_device *d, ms_mat x, ms_mat out)
 {
-    const bool transposed = x.trans != out.trans, convert = x.dtype != out.dtype;
-    if (transposed && convert) return ms_cpu_of(d)->ref.copy(d, x, out);
-    if (x.data == out.data && !transposed) return MUSEC_OK; /* in place */
+    const bool transposed = x.trans != out.trans;
+    const bool narrow = is_16bit(x) || is_16bit(out), convert = narrow || x.dtype != out.dtype;
+    const bool by_rows = x.dtype == MUSEC_F32 || out.dtype == MUSEC_F32 || x.dtype == out.dtype;
+    if (convert && (transposed || !by_rows)) return ms_cpu_of(d)->ref.copy(d, x, out);
+    if (x.data == out.data && !transposed && x.dtype == out.dtype) return MUSEC_OK; /* in place */
     if (out.trans) x = ms_t(x), out = ms_t(out);
     return each_tile(d, out, transposed ? SQUARE : TILE_COLS,
                      convert      ? convert_tile
@@ -164,6 +195,7 @@ static musec_status cpu_copy(ms_device *d, ms_mat x, ms_mat out)
 
 static musec_status cpu_fill(ms_device *d, double value, ms_mat out)
 {
+    if (is_16bit(out)) return ms_cpu_of(d)->ref.fill(d, value, out);
     return each_tile(d, untransposed(out), TILE_COLS, BY_DTYPE(out.dtype, fill),
                      &(call){ .low = value, .out = untransposed(out) });
 }
@@ -184,13 +216,14 @@ static musec_status cpu_add_diag(ms_device *d, ms_num value, ms_mat x)
 static musec_status cpu_scale(ms_device *d, ms_num factor, ms_mat x)
 {
     if (factor.each.data == NULL && factor.value == 1.0) return MUSEC_OK;
+    if (is_16bit(x)) return ms_cpu_of(d)->ref.scale(d, factor, x);
     return each_tile(d, untransposed(x), TILE_COLS, BY_DTYPE(x.dtype, scale),
                      &(call){ .alpha = factor, .x = untransposed(x), .out = untransposed(x) });
 }
 
 static musec_status cpu_axpby(ms_device *d, ms_num alpha, ms_mat x, ms_num beta, ms_mat y)
 {
-    if (x.trans != y.trans) return ms_cpu_of(d)->ref.axpby(d, alpha, x, beta, y);
+    if (!is_alike(x, y)) return ms_cpu_of(d)->ref.axpby(d, alpha, x, beta, y);
     return each_tile(
         d, untransposed(y), TILE_COLS, BY_DTYPE(y.dtype, axpby),
         &(call){ .alpha = alpha, .x = untransposed(x), .beta = beta, .y = untransposed(y) });
@@ -198,13 +231,12 @@ static musec_status cpu_axpby(ms_device *d, ms_num alpha, ms_mat x, ms_num beta,
 
 static musec_status cpu_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms, int n_terms)
 {
-    ms_term    up[4] = { 0 };
-    const bool trans = terms[0].out.trans;
-    bool       mixed = (x.data != NULL && x.trans != trans) || (y.data != NULL && y.trans != trans);
-    bool       keep  = false;
+    const ms_mat first = terms[0].out;
+    ms_term      up[4] = { 0 };
+    bool         mixed = !is_alike(x, first) || !is_alike(y, first), keep = false;
     for (int k = 0; k < n_terms; k++) {
         const void *out = terms[k].out.data;
-        mixed           = mixed || terms[k].out.trans != trans;
+        mixed           = mixed || !is_alike(terms[k].out, first);
         keep            = keep || (n_terms > 1 && (out == x.data || out == y.data));
         up[k]           = terms[k];
         up[k].out       = untransposed(terms[k].out);
@@ -221,7 +253,7 @@ static musec_status cpu_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term 
 static musec_status cpu_scale_rows(ms_device *d, ms_mat v, ms_mat x)
 {
     const int64_t step = v.trans ? v.ld : 1; /* from one factor to the next */
-    if (x.trans && step != 1) return ms_cpu_of(d)->ref.scale_rows(d, v, x);
+    if (is_16bit(x) || (x.trans && step != 1)) return ms_cpu_of(d)->ref.scale_rows(d, v, x);
     return each_tile(d, untransposed(x), TILE_COLS,
                      x.trans ? BY_DTYPE(x.dtype, scale_cols) : BY_DTYPE(x.dtype, scale_rows),
                      &(call){ .v = v, .step = step, .x = untransposed(x) });
@@ -239,10 +271,9 @@ static bool can_skip_factor(double factor)
 static musec_status cpu_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat buffer,
                                  ms_mat *scaled)
 {
-    bool needed = false;
-    for (int64_t b = 0; b < x.count;
-         b++) { /* each by itself: a matrix's bits do not depend on the rest */
-        if (can_skip_factor(factor.data[b]))
+    bool needed = x.dtype != buffer.dtype;
+    for (int64_t b = 0; b < x.count && x.dtype == buffer.dtype; b++) {
+        if (can_skip_factor(factor.data[b])) /* a matrix's bits do not depend on the rest */
             factor.data[b] = 1.0;
         else
             needed = true;
@@ -251,7 +282,7 @@ static musec_status cpu_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat b
         *scaled = x;
         return MUSEC_OK;
     }
-    if (x.trans != buffer.trans) return ms_cpu_of(d)->ref.prescale(d, x, factor, buffer, scaled);
+    if (!is_alike(x, buffer)) return ms_cpu_of(d)->ref.prescale(d, x, factor, buffer, scaled);
     *scaled = buffer;
     return each_tile(
         d, untransposed(x), TILE_COLS, BY_DTYPE(x.dtype, scale),
@@ -262,14 +293,14 @@ static musec_status cpu_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat b
 
 static musec_status cpu_unary(ms_device *d, ms_unary f, ms_mat x, ms_mat out)
 {
-    if (x.trans != out.trans) return ms_cpu_of(d)->ref.unary(d, f, x, out);
+    if (!is_alike(x, out)) return ms_cpu_of(d)->ref.unary(d, f, x, out);
     return each_tile(d, untransposed(out), TILE_COLS, BY_DTYPE(out.dtype, unary),
                      &(call){ .unary = f, .x = untransposed(x), .out = untransposed(out) });
 }
 
 static musec_status cpu_unary_grad(ms_device *d, ms_unary f, ms_mat x, ms_mat dout, ms_mat dx)
 {
-    if (x.trans != dx.trans || dout.trans != dx.trans)
+    if (!is_alike(x, dx) || !is_alike(dout, dx))
         return ms_cpu_of(d)->ref.unary_grad(d, f, x, dout, dx);
     return each_tile(
         d, untransposed(dx), TILE_COLS, BY_DTYPE(dx.dtype, unary_grad),
@@ -279,7 +310,7 @@ static musec_status cpu_unary_grad(ms_device *d, ms_unary f, ms_mat x, ms_mat do
 
 static musec_status cpu_relu2_grad_from_out(ms_device *d, ms_mat out, ms_mat dout, ms_mat dx)
 {
-    if (out.trans != dx.trans || dout.trans != dx.trans)
+    if (!is_alike(out, dx) || !is_alike(dout, dx))
         return ms_cpu_of(d)->ref.relu2_grad_from_out(d, out, dout, dx);
     return each_tile(
         d, untransposed(dx), TILE_COLS, BY_DTYPE(dx.dtype, relu2_grad_from_out),
@@ -291,9 +322,8 @@ static musec_status cpu_relu2_grad_from_out(ms_device *d, ms_mat out, ms_mat dou
 static musec_status cpu_moments(ms_device *d, ms_moments rates, ms_mat g, ms_mat m, ms_mat v,
                                 ms_mat slow, ms_mat u)
 {
-    const bool trans = u.trans, mixed = g.trans != trans || m.trans != trans || v.trans != trans ||
-                                        (slow.data != NULL && slow.trans != trans);
-    if (mixed) return ms_cpu_of(d)->ref.moments(d, rates, g, m, v, slow, u);
+    if (!is_alike(g, u) || !is_alike(m, u) || !is_alike(v, u) || !is_alike(slow, u))
+        return ms_cpu_of(d)->ref.moments(d, rates, g, m, v, slow, u);
     if (rates.correct1_at != NULL) rates.correct1 = *rates.correct1_at;
     if (rates.correct2_at != NULL) rates.correct2 = *rates.correct2_at;
     return each_tile(d, untransposed(u), TILE_COLS, BY_DTYPE(u.dtype, moments),
@@ -308,7 +338,8 @@ static musec_status cpu_moments(ms_device *d, ms_moments rates, ms_mat g, ms_mat
 static musec_status cpu_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num decay, bool cautious,
                                   ms_mat w, ms_mat copy)
 {
-    if (u.trans != w.trans || u.dtype != w.dtype || copy.data != NULL) /* lists.c makes the copy */
+    const bool widens = w.dtype == MUSEC_F32 && is_16bit(u) && u.trans == w.trans;
+    if (!(widens || is_alike(u, w)) || copy.data != NULL) /* lists.c makes the copy */
         return ms_cpu_of(d)->ref.decay_add(d, step, u, decay, cautious, w, copy);
     return each_tile(
         d, untransposed(w), TILE_COLS,
@@ -350,21 +381,25 @@ done:
 
 static musec_status cpu_sum(ms_device *d, ms_mat x, ms_vec out)
 {
+    if (is_16bit(x)) return ms_cpu_of(d)->ref.sum(d, x, out);
     return reduce(d, x, BY_DTYPE(x.dtype, sum), add, out);
 }
 
 static musec_status cpu_sumsq(ms_device *d, ms_mat x, ms_vec out)
 {
+    if (is_16bit(x)) return ms_cpu_of(d)->ref.sumsq(d, x, out);
     return reduce(d, x, BY_DTYPE(x.dtype, sumsq), add, out);
 }
 
 static musec_status cpu_absmax(ms_device *d, ms_mat x, ms_vec out)
 {
+    if (is_16bit(x)) return ms_cpu_of(d)->ref.absmax(d, x, out);
     return reduce(d, x, BY_DTYPE(x.dtype, absmax), larger, out);
 }
 
 static musec_status cpu_count_nonfinite(ms_device *d, ms_mat x, ms_vec out)
 {
+    if (is_16bit(x)) return ms_cpu_of(d)->ref.count_nonfinite(d, x, out);
     return reduce(d, x, BY_DTYPE(x.dtype, count_nonfinite), add, out);
 }
 

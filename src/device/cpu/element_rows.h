@@ -235,11 +235,22 @@ static void FN(moments)(const call *c, tile t)
     }
 }
 
+/* Row i of the tile; of a matrix of 16 bits, in `wide`. */
+static const REAL *FN(read)(tile t, ms_mat x, int64_t i, REAL *wide)
+{
+    const uint16_t *in = ms_mat_address(x, t.b, t.i + i, t.j);
+    if (!is_16bit(x)) return FN(row)(t, x, i);
+    for (int64_t j = 0; j < t.cols; j++)
+        wide[j] = x.dtype == MUSEC_F16 ? ms_float_of_f16(in[j]) : ms_float_of_bf16(in[j]);
+    return wide;
+}
+
 static inline void FN(decay)(const call *c, tile t, const bool cautious)
 {
     const REAL by = (REAL)ms_num_at(c->alpha, t.b), rate = (REAL)ms_num_at(c->beta, t.b);
+    REAL       wide[TILE_COLS];
     for (int64_t i = 0; i < t.rows; i++) {
-        const REAL *us = FN(row)(t, c->x, i);
+        const REAL *us = FN(read)(t, c->x, i, wide);
         REAL       *o  = FN(row)(t, c->out, i);
 #pragma omp simd
         for (int64_t j = 0; j < t.cols; j++) { /* && and || would branch: no vector code */

@@ -62,12 +62,35 @@ done:
     return st;
 }
 
+/* Halves are joined to float32, matrix by matrix, for the loops that float32 weights have. */
+static musec_status decay_add_halves(ms_device *d, ms_num step, ms_mat u, ms_num decay,
+                                     bool cautious, ms_mat high, ms_mat low)
+{
+    const ms_mark mark = ms_arena_mark(&d->scratch);
+    const ms_mat  none = { 0 };
+    ms_mat        wide;
+    musec_status  st = MUSEC_OK;
+    TRY(ms_scratch_mat(d, MUSEC_F32, 1, u.rows, u.cols, &wide));
+    for (int64_t b = 0; b < u.count; b++) {
+        const ms_mat h = matrix_at(high, b), l = matrix_at(low, b);
+        TRY(d->ops->join_halves(d, h, l, wide));
+        TRY(ms_cpu_of(d)->stacks.decay_add(d, ms_num_slice(step, b, 1), matrix_at(u, b),
+                                           ms_num_slice(decay, b, 1), cautious, wide, none));
+        TRY(d->ops->split_halves(d, wide, h, l));
+    }
+done:
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
 static musec_status grouped_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num decay,
                                       bool cautious, ms_mat w, ms_mat copy)
 {
     const ms_device_ops *op   = &ms_cpu_of(d)->stacks;
     const ms_mat         none = { 0 };
     musec_status         st   = MUSEC_OK;
+    if (copy.data != NULL && copy.dtype == MUSEC_I16)
+        return decay_add_halves(d, step, u, decay, cautious, w, copy);
     if (u.ptrs == NULL && w.ptrs == NULL && copy.ptrs == NULL) {
         TRY(op->decay_add(d, step, u, decay, cautious, w, none));
         if (copy.data != NULL) TRY(op->copy(d, w, copy));
