@@ -130,6 +130,7 @@ _functions: dict[str, tuple[Any, list[Any]]] = {
     "musec_ctx_set_threads": (c.c_int, [c.c_void_p, c.c_int]),
     "musec_ctx_destroy": (c.c_void_p, [c.c_void_p]),
     "musec_ctx_sync": (c.c_int, [c.c_void_p]),
+    "musec_ctx_set_stream": (c.c_int, [c.c_void_p, c.c_void_p]),
     "musec_ctx_error": (c.c_char_p, [c.c_void_p]),
     "musec_ctx_device": (c.c_char_p, [c.c_void_p]),
     "musec_clip_op": (c.c_char_p, [c.c_size_t, c.POINTER(c.c_char_p)]),
@@ -285,6 +286,7 @@ class Context:
         self.handle = c.c_void_p()
         self.device = device
         self.keeps: Any = None
+        self._stream: Any = None
         self._pid = os.getpid()
         self._lib = lib()  # also keeps it alive until __del__
         if device.startswith("cuda"):
@@ -301,6 +303,12 @@ class Context:
 
     def sync(self) -> None:
         self.check(self._lib.musec_ctx_sync(self.handle))
+
+    def set_stream(self, stream: int) -> None:
+        """All work goes to this CUDA stream from now on, behind what was queued before."""
+        if stream != self._stream:
+            self.check(self._lib.musec_ctx_set_stream(self.handle, stream))
+            self._stream = stream
 
     def set_threads(self, threads: int) -> None:
         self.check(self._lib.musec_ctx_set_threads(self.handle, threads))

@@ -158,9 +158,10 @@ class _Array:
         self.context = L.context(self.device)
 
     def begin(self) -> None:
-        """The input is finished before the library's queue reads it."""
+        """The library works in PyTorch's current stream: nobody waits for anybody."""
         if self.device != "cpu":
-            sys.modules["torch"].cuda.current_stream(self.x.device).synchronize()
+            stream = sys.modules["torch"].cuda.current_stream(self.x.device)
+            self.context.set_stream(stream.cuda_stream)
 
     def result(self) -> tuple[Any, L.View]:
         out: Any
@@ -272,8 +273,8 @@ def _clip(x: Any, settings: tuple[Any, ...], report: Union[list[ClipReport], Non
     array.context.check(
         L.lib().musec_clip(array.context.handle, c.byref(config), array.view, out_view, reports)
     )
-    array.context.sync()
     if report is not None and reports is not None:
+        array.context.sync()
         report.extend(ClipReport(r.path.decode(), r.products, r.u_low, r.alpha) for r in reports)
     return out
 

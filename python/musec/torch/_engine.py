@@ -105,7 +105,6 @@ class ReportC(c.Structure):
 _opt, _size, _status, _text = c.c_void_p, c.c_size_t, c.c_int, c.c_char_p
 L.declare(
     {
-        "musec_ctx_set_stream": (_status, [_opt, c.c_void_p]),
         "musec_ctx_set_allocator": (_status, [_opt, c.POINTER(AllocatorC)]),
         "musec_optim_create": (
             _status,
@@ -245,7 +244,6 @@ class Engine:
         self.optimizer = optimizer
         self._lib = L.lib()
         self._opt = c.c_void_p()
-        self._stream: Any = None
         self._threads = 0
         self.memory = _Memory(device)
         self.context = L.Context(device_name(device))
@@ -283,10 +281,7 @@ class Engine:
     def enter(self) -> None:
         """The context works on PyTorch's current stream, or with as many threads as PyTorch."""
         if self.device.type == "cuda":
-            stream = torch.cuda.current_stream(self.device).cuda_stream
-            if stream != self._stream:
-                self.check(self._lib.musec_ctx_set_stream(self.context.handle, stream))
-                self._stream = stream
+            self.context.set_stream(torch.cuda.current_stream(self.device).cuda_stream)
         else:
             threads = torch.get_num_threads()
             if threads != self._threads:
