@@ -7,8 +7,17 @@ if(NOT APPLE)
   target_link_options(musec PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map)
   set_property(TARGET musec APPEND PROPERTY LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
 endif()
-set_target_properties(musec PROPERTIES
-  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C)
+set_target_properties(musec PROPERTIES LINKER_LANGUAGE C)
+if(MUSEC_WHEEL) # the loader also looks beside it for what the libraries that go along need
+  target_link_options(musec PRIVATE -s -Wl,--gc-sections,--as-needed,--disable-new-dtags)
+  set_target_properties(musec PROPERTIES NO_SONAME ON BUILD_WITH_INSTALL_RPATH ON
+    INSTALL_RPATH "$ORIGIN")
+  add_custom_target(wheel_library) # under a name that no file of the build has
+  add_dependencies(wheel_library musec)
+else()
+  set_target_properties(musec PROPERTIES
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+endif()
 
 # The archive is one object in which every internal name has become local.
 

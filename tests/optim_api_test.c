@@ -509,7 +509,7 @@ static int check_what_is_read(ms_device *dev, const char *const by[2])
     int                      unread = 0;
     for (size_t k = 0; k < COUNT(values_of); k++) {
         if (strstr(by[1], values_of[k][0]) != NULL) continue;
-        const bool reads  = ms_optim_reads(&cfg, values_of[k][0]);
+        const bool reads  = musec_optim_reads(&cfg, values_of[k][0]) == 1;
         const bool unseen = strncmp(values_of[k][0], "qk-", 3) == 0 || /* no logits are set */
                             strcmp(values_of[k][0], "literal") == 0;   /* only rounding */
         unread += !reads;
@@ -529,5 +529,9 @@ TEST_EACH_DEVICE(options_that_are_not_read_change_nothing, dev)
     for (size_t i = 0; i < COUNT(read_by); i++)
         unread += check_what_is_read(dev, read_by[i]);
     CHECK(unread > 100, "%d", unread);
-    CHECK(ms_optim_reads(&(musec_optim_config){ .name = "muon", .base = "sgdm" }, "lr"), "lr");
+    const musec_optim_config cfg = rig_config("muon", "");
+    CHECK(musec_optim_reads(&cfg, "lr") == 1, "lr");
+    CHECK(musec_optim_reads(&cfg, NULL) == 0, "NULL");
+    CHECK(musec_optim_reads(NULL, "lr") == 0, "no config");
+    CHECK(musec_optim_reads(&(musec_optim_config){ .size = 4 }, "lr") == 0, "not from init");
 }

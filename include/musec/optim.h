@@ -190,6 +190,10 @@ MUSEC_API musec_status musec_optim_config_set(musec_optim_config *cfg, const cha
 MUSEC_API musec_status musec_optim_config_set_why(musec_optim_config *cfg, const char *key,
                                                   const char *value, char *why, size_t bytes);
 
+/* Does the optimizer of this config, as the other options are, read the option of this name, as
+ * musec_optim_option() spells it?  1 or 0; also 1 where that is not sure. */
+MUSEC_API int musec_optim_reads(const musec_optim_config *cfg, const char *key);
+
 MUSEC_API musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx,
                                           const musec_optim_config *cfg);
 /* Before the first step, and before memory or state are asked for.  *index is the parameter's place

@@ -34,3 +34,10 @@ bool ms_optim_reads(const musec_optim_config *cfg, const char *key)
         return true; /* ns-tol may follow from it */
     return ms_base_reads(ms_base_find(cfg->base), key) || !ms_base_reads(NULL, key);
 }
+
+int musec_optim_reads(const musec_optim_config *cfg, const char *key)
+{
+    musec_optim_config full;
+    if (key == NULL || ms_optim_config_take(NULL, cfg, &full) != MUSEC_OK) return 0;
+    return ms_optim_reads(&full, key);
+}

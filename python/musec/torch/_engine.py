@@ -1,0 +1,567 @@
+"""One optimizer of the C library, on one device, with the parameters that it steps.
+
+Weights and gradients are PyTorch's and are passed as views.  The library's own memory comes from
+PyTorch's allocator, so that its statistics count it, and so that state is a tensor here (`state`)
+that lies where the library reads and writes it.  Work goes to PyTorch's current stream: nothing
+waits, but where the library has to (its option `nonfinite`).
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes as c
+import math
+from dataclasses import dataclass
+from typing import Any, Mapping, Optional, Sequence
+
+import torch
+
+from .. import _library as L
+from .. import _registry as R
+from .._operators import device_name, torch_dtype
+from .blocks import Block, Layout
+
+UNSET = -1.0
+ALL = c.c_size_t(-1).value
+OWN_STREAM = c.c_void_p(-1).value
+
+_alloc_t = c.CFUNCTYPE(c.c_void_p, c.c_size_t, c.c_void_p, c.c_void_p)
+_free_t = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_void_p)
+
+
+class AllocatorC(c.Structure):
+    _fields_ = [("alloc", _alloc_t), ("free", _free_t), ("user", c.c_void_p)]
+
+
+class ParamC(c.Structure):
+    _fields_ = [
+        ("name", c.c_char_p),
+        ("role", c.c_int),
+        ("weight", L.View),
+        ("blocks", c.POINTER(Block)),
+        ("n_blocks", c.c_int64),
+        ("lr_factor", c.c_double),
+        ("copy", L.View),
+    ]
+
+
+_double_p = c.POINTER(c.c_double)
+
+
+class StepArgs(c.Structure):
+    _fields_ = [
+        ("size", c.c_uint32),
+        ("reserved", c.c_uint32),
+        ("lr_scale", c.c_double),
+        ("lr", _double_p),
+        ("weight_decay", _double_p),
+        ("beta", _double_p),
+        ("lr_at", c.POINTER(c.c_void_p)),
+        ("grad_scale", c.c_void_p),
+        ("found_inf", c.c_void_p),
+    ]
+
+
+class AttentionC(c.Structure):
+    _fields_ = [
+        ("q", c.c_size_t),
+        ("k", c.c_size_t),
+        *(
+            (name, c.c_int64)
+            for name in (
+                "heads",
+                "kv_heads",
+                "q_row",
+                "q_step",
+                "k_row",
+                "k_step",
+                "head_rows",
+                "k_head_rows",
+                "rot_rows",
+            )
+        ),
+    ]
+
+
+class ReportC(c.Structure):
+    _fields_ = [
+        ("param", c.c_char_p),
+        ("block", c.c_int64),
+        ("rows", c.c_int64),
+        ("cols", c.c_int64),
+        ("step", c.c_int64),
+        ("path", c.c_char * 32),
+        ("threshold", c.c_double),
+        ("update_norm2", c.c_double),
+        ("update_rms", c.c_double),
+        ("update_erank", c.c_double),
+        ("sigma1_over_d", c.c_double),
+        ("share_above", c.c_double),
+        ("weight_norm2", c.c_double),
+        ("update_gain", c.c_double),
+    ]
+
+
+_opt, _size, _status, _text = c.c_void_p, c.c_size_t, c.c_int, c.c_char_p
+L.declare(
+    {
+        "musec_ctx_set_allocator": (_status, [_opt, c.POINTER(AllocatorC)]),
+        "musec_optim_create": (
+            _status,
+            [c.POINTER(c.c_void_p), c.c_void_p, c.POINTER(R.OptimConfig)],
+        ),
+        "musec_optim_add": (_status, [_opt, c.POINTER(ParamC), c.POINTER(_size)]),
+        "musec_optim_set_weight": (_status, [_opt, _size, L.View, L.View]),
+        "musec_step_args_init": (_status, [c.POINTER(StepArgs), _size]),
+        "musec_optim_step_with": (
+            _status,
+            [_opt, c.POINTER(L.View), _size, c.POINTER(StepArgs)],
+        ),
+        "musec_optim_poll": (_status, [_opt]),
+        "musec_optim_can_capture": (c.c_int, [_opt, _text, _size]),
+        "musec_optim_destroy": (c.c_void_p, [_opt]),
+        "musec_optim_workspace": (
+            _status,
+            [_opt, c.POINTER(c.c_uint64), c.POINTER(c.c_uint64)],
+        ),
+        "musec_optim_describe": (_size, [_opt, _text, _size]),
+        "musec_optim_add_attention": (
+            _status,
+            [_opt, c.POINTER(AttentionC), c.POINTER(_size)],
+        ),
+        "musec_optim_set_logits": (_status, [_opt, _size, _double_p, c.c_int64]),
+        "musec_optim_get_report": (_status, [_opt, _size, c.POINTER(ReportC)]),
+        "musec_optim_steps": (c.c_int64, [_opt]),
+        "musec_optim_skipped": (c.c_int64, [_opt]),
+        "musec_optim_state_name": (_text, [_opt, _size, _size]),
+        "musec_optim_state_view": (
+            _status,
+            [_opt, _size, c.c_int64, _text, c.POINTER(L.View)],
+        ),
+        "musec_optim_state_changed": (_status, [_opt, _size]),
+        "musec_optim_get_steps": (_status, [_opt, _size, c.POINTER(c.c_int64)]),
+        "musec_optim_set_steps": (_status, [_opt, _size, c.c_int64]),
+    }
+)
+
+_torch_dtypes = {
+    L.F32: torch.float32,
+    L.F64: torch.float64,
+    L.BF16: torch.bfloat16,
+    L.F16: torch.float16,
+}
+# PyTorch's names of the library's state; others keep their own.
+_state_names = {"momentum": "momentum_buffer", "m": "exp_avg", "v": "exp_avg_sq"}
+
+
+class _Memory:
+    """PyTorch's memory as the library's allocator."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.tensors: dict[int, torch.Tensor] = {}
+        self.failure: Optional[BaseException] = None
+        # kept here, for the library keeps their addresses only
+        self.struct = AllocatorC(_alloc_t(self._alloc), _free_t(self._free), None)
+
+    def _alloc(self, n_bytes: int, stream: Any, user: Any) -> Optional[int]:
+        try:
+            tensor = torch.empty(max(n_bytes, 1), dtype=torch.uint8, device=self.device)
+        except Exception as e:  # no exception may cross C
+            self.failure = e
+            return None
+        self.tensors[tensor.data_ptr()] = tensor
+        return tensor.data_ptr()
+
+    def _free(self, pointer: int, stream: Any, user: Any) -> None:
+        tensor = self.tensors.pop(pointer, None)
+        if tensor is not None and self.device.type == "cuda":
+            tensor.record_stream(torch.cuda.current_stream(self.device))
+
+    def tensor(self, view: L.View) -> torch.Tensor:
+        """The memory of a dense view, as a tensor (count, rows, cols) or of one matrix."""
+        starts = sorted(self.tensors)
+        start = starts[bisect.bisect_right(starts, view.data) - 1]
+        dtype = _torch_dtypes[view.dtype]
+        size = dtype.itemsize
+        first = view.data - start
+        whole = self.tensors[start]
+        count = (whole.numel() - first) // size
+        typed = whole[first : first + count * size].view(dtype)
+        return typed.as_strided(
+            (view.count, view.rows, view.cols), (view.stride, view.ld, 1), typed.storage_offset()
+        )
+
+
+@dataclass
+class Entry:
+    """A parameter of an engine: the tensor that is stepped, whose it is and what it is."""
+
+    weight: torch.Tensor
+    name: str
+    group: Mapping[str, Any]
+    layout: Layout
+    key: Any  # whose state it is: what the optimizer's `state` is indexed by
+    source: Any = None  # gives the weight anew, where it may be another tensor by the next step
+    staging: Optional[torch.Tensor] = None  # a contiguous copy, where the weight is not
+    version: int = -1
+    made_as: Any = None  # dtype, device, shape and strides that the engine knows
+
+    def __post_init__(self) -> None:
+        self.made_as = self.now()
+
+    def now(self) -> Any:
+        w = self.weight
+        return w.dtype, w.device, w.shape, w.stride()
+
+    @property
+    def dense(self) -> torch.Tensor:
+        return self.weight if self.staging is None else self.staging
+
+    def view(self) -> L.View:
+        dense, layout = self.dense, self.layout
+        return L.View(
+            dense.data_ptr(),
+            layout.rows,
+            layout.cols,
+            max(layout.cols, 1),
+            layout.count,
+            max(layout.rows * layout.cols, 1),
+            torch_dtype(dense.dtype),
+        )
+
+
+class Engine:
+    def __init__(
+        self,
+        optimizer: str,
+        settings: Mapping[str, Any],
+        device: torch.device,
+        entries: list[Entry],
+    ) -> None:
+        self.device = device
+        self.entries = entries
+        self.optimizer = optimizer
+        self._lib = L.lib()
+        self._opt = c.c_void_p()
+        self._threads = 0
+        self.memory = _Memory(device)
+        self.context = L.Context(device_name(device))
+        self.context.keeps = self.memory  # until the context is gone
+        self.check(
+            self._lib.musec_ctx_set_allocator(self.context.handle, c.byref(self.memory.struct))
+        )
+        self.enter()
+        self._create(settings)
+        for entry in entries:
+            self._add(entry)
+        n = max(len(entries), 1)
+        self._views = (L.View * n)(*[entry.view() for entry in entries])
+        self._weights = [entry.dense.data_ptr() for entry in entries]
+        self._numbers = {name: (c.c_double * n)() for name in ("lr", "weight_decay", "beta")}
+        self._lr_at = (c.c_void_p * n)()
+        self.args = StepArgs()
+        self.check(self._lib.musec_step_args_init(c.byref(self.args), c.sizeof(self.args)))
+        self.args.lr = self._numbers["lr"]
+        self.args.weight_decay = self._numbers["weight_decay"]
+        self.args.beta = self._numbers["beta"]
+        self._told: dict[int, tuple[Any, ...]] = {}
+        self._groups = list({id(entry.group): entry.group for entry in entries}.values())
+        self._lr_copies: dict[int, torch.Tensor] = {}
+        for index, entry in enumerate(entries):
+            entry.version = entry.weight._version
+
+    def check(self, status: int) -> None:
+        if status != 0:
+            failure, self.memory.failure = self.memory.failure, None
+            if failure is not None:
+                raise failure
+            self.context.check(status)
+
+    def enter(self) -> None:
+        """The context works on PyTorch's current stream, or with as many threads as PyTorch."""
+        if self.device.type == "cuda":
+            self.context.set_stream(torch.cuda.current_stream(self.device).cuda_stream)
+        else:
+            threads = torch.get_num_threads()
+            if threads != self._threads:
+                self.context.set_threads(threads)
+                self._threads = threads
+
+    def _create(self, settings: Mapping[str, Any]) -> None:
+        """`nonfinite` None: on a GPU the device decides, where the other options allow that."""
+        settings = dict(settings)
+        tries = [settings.get("nonfinite")]
+        if tries == [None]:
+            tries = ["defer", "stop"] if self.device.type == "cuda" else ["stop"]
+        for policy in tries:
+            config = R.new_config(self.optimizer)
+            R.apply(config, {**settings, "nonfinite": policy})
+            status = self._lib.musec_optim_create(
+                c.byref(self._opt), self.context.handle, c.byref(config)
+            )
+            self.policy = policy
+            if status == 0 or policy == tries[-1]:
+                break
+        self.check(status)
+
+    def _add(self, entry: Entry) -> None:
+        role = R.ROLES[entry.group["role"]]
+        blocks = entry.layout.blocks
+        param = ParamC(name=entry.name.encode(), role=role, weight=entry.view())
+        if blocks is not None:
+            param.blocks = (Block * len(blocks))(*blocks)
+            param.n_blocks = len(blocks)
+        self.check(self._lib.musec_optim_add(self._opt, c.byref(param), None))
+
+    def __del__(self) -> None:
+        if getattr(self, "_opt", None) and self.context.is_ours():
+            self._lib.musec_optim_destroy(self._opt)
+            self._opt = c.c_void_p()
+
+    # ---- a step ----------------------------------------------------------------------------------
+
+    def _place(self, index: int, entry: Entry) -> None:
+        """Follows a weight that lies elsewhere now, or that somebody has written."""
+        if entry.source is not None:
+            entry.weight = entry.source()
+        weight = entry.weight
+        if entry.staging is not None:
+            entry.staging.copy_(weight)
+        pointer = entry.dense.data_ptr()
+        if pointer != self._weights[index]:
+            none = L.View()
+            self.check(self._lib.musec_optim_set_weight(self._opt, index, entry.view(), none))
+            self._weights[index] = pointer
+        if entry.version != weight._version and weight.dtype == torch.float16:
+            master = self.state(index).get("master")
+            if master is not None:
+                written = master.to(torch.float16) != entry.dense
+                master.copy_(torch.where(written, entry.dense.float(), master))
+
+    def _live(self, group: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Learning rate, decay and momentum of a group as the library is told them: the rate as a
+        number, or UNSET and the address of a float32 on the device."""
+        lr: Any = group["lr"]
+        at = None
+        if isinstance(lr, torch.Tensor):
+            if lr.device.type == "cpu" and self.device.type != "cpu":
+                lr = float(lr)
+            elif lr.dtype != torch.float32:
+                copy = self._lr_copies.setdefault(
+                    id(group), torch.zeros((), dtype=torch.float32, device=self.device)
+                )
+                copy.copy_(lr.reshape(()))
+                lr = copy
+        if isinstance(lr, torch.Tensor):
+            lr, at = UNSET, lr.data_ptr()
+        else:
+            _in_range("lr", lr, 0.0, math.inf)
+        decay, beta = group["weight_decay"], UNSET
+        _in_range("weight_decay", decay, 0.0, math.inf)
+        momentum = group.get("momentum")
+        if momentum is not None and group["role"] in R.MATRIX_ROLES:
+            _in_range("momentum", momentum, 0.0, 1.0)
+            beta = 1.0 - float(momentum)
+        return float(lr), at, float(decay), beta
+
+    def _tell(self) -> None:
+        """Tells each parameter what its group has, where that has changed."""
+        live: dict[int, tuple[Any, ...]] = {}
+        for group in self._groups:
+            live[id(group)] = self._live(group)
+        if live == self._told:
+            return
+        self._told = live
+        numbers = self._numbers
+        for index, entry in enumerate(self.entries):
+            lr, at, decay, beta = live[id(entry.group)]
+            self._lr_at[index] = at
+            numbers["lr"][index] = lr
+            numbers["weight_decay"][index] = decay
+            numbers["beta"][index] = beta
+        if any(at is not None for _, at, _, _ in live.values()):
+            self.args.lr_at = self._lr_at
+
+    def step(
+        self,
+        grads: Sequence[Optional[torch.Tensor]],
+        grad_scale: Optional[torch.Tensor],
+        found_inf: Optional[torch.Tensor],
+    ) -> None:
+        """grads: of the entries' weights, in their order.  The two tensors are float32 on this
+        device, as GradScaler makes them."""
+        self.enter()
+        self._tell()
+        on_cpu = self.device.type == "cpu"
+        kept = []  # what the queue reads is not freed before the call returns
+        stepped = []
+        for index, (entry, grad) in enumerate(zip(self.entries, grads)):
+            self._place(index, entry)
+            view = self._views[index]
+            if grad is None:
+                view.data = None
+                continue
+            if not grad.is_contiguous():
+                grad = grad.contiguous()
+            if grad.is_neg():
+                grad = grad.resolve_neg()
+            wanted = entry.dense.dtype
+            if grad.dtype != wanted and (on_cpu or torch.float64 in (grad.dtype, wanted)):
+                grad = grad.to(wanted)
+            kept.append(grad)
+            view.data = grad.data_ptr()
+            view.dtype = torch_dtype(grad.dtype)
+            stepped.append(entry)
+        self.args.grad_scale = None if grad_scale is None else grad_scale.data_ptr()
+        self.args.found_inf = None if found_inf is None else found_inf.data_ptr()
+        self.check(
+            self._lib.musec_optim_step_with(
+                self._opt, self._views, len(self.entries), c.byref(self.args)
+            )
+        )
+        for entry in stepped:
+            if entry.staging is not None:
+                entry.weight.copy_(entry.staging)
+        if stepped:
+            torch.autograd.graph.increment_version([entry.weight for entry in stepped])
+        for entry in self.entries:
+            entry.version = entry.weight._version
+
+    def poll(self) -> None:
+        self.enter()
+        self.check(self._lib.musec_optim_poll(self._opt))
+
+    def can_capture(self) -> str:
+        """ "" if the step just taken could be captured, else why not."""
+        why = c.create_string_buffer(1024)
+        if self._lib.musec_optim_can_capture(self._opt, why, len(why)):
+            return ""
+        return why.value.decode() or "unknown"
+
+    # ---- state -----------------------------------------------------------------------------------
+
+    def state_names(self, index: int) -> list[str]:
+        found: list[str] = []
+        while True:
+            name = self._lib.musec_optim_state_name(self._opt, index, len(found))
+            if name is None:
+                return found
+            found.append(name.decode())
+
+    def _view(self, index: int, block: int, name: str) -> Optional[torch.Tensor]:
+        view = L.View()
+        status = self._lib.musec_optim_state_view(
+            self._opt, index, block, name.encode(), c.byref(view)
+        )
+        if status != 0 and block == -1:
+            return None
+        self.check(status)
+        found = self.memory.tensor(view)
+        return found.view(torch.int16) if name == "low" else found
+
+    def _parts(self, index: int, name: str) -> list[torch.Tensor]:
+        """The state of every matrix of a parameter, where it lies."""
+        if name in ("average", "low", "master"):
+            found = self._view(index, 0, name)
+            assert found is not None
+            return [found]
+        stack = self._view(index, -1, name)
+        if stack is not None:
+            return list(stack)
+        n = len(self.entries[index].layout.matrices())
+        views = [self._view(index, block, name) for block in range(n)]
+        return [view[0] for view in views if view is not None]
+
+    def state(self, index: int) -> dict[str, torch.Tensor]:
+        """The state of a parameter in its own shape, by PyTorch's names.  Where the library stores
+        it in the order of the parameter's elements it is not a copy, but the state itself."""
+        entry, found = self.entries[index], {}
+        self.enter()
+        for name in self.state_names(index):
+            whole = name in ("average", "low", "master")
+            stack = self._view(index, 0 if whole else -1, name)
+            if stack is not None and (whole or entry.layout.in_order()):
+                value = stack.reshape(entry.weight.shape)
+            else:
+                parts = self._parts(index, name)
+                value = torch.zeros(
+                    entry.weight.shape, dtype=parts[0].dtype, device=parts[0].device
+                )
+                for to, part in zip(entry.layout.parts(value), parts):
+                    to.copy_(part.reshape(to.shape))
+            found[_state_names.get(name, name)] = value
+        return found
+
+    def set_state(self, index: int, values: Mapping[str, torch.Tensor], steps: int) -> None:
+        """Takes over the state of a parameter.  What `values` lacks stays as it is new."""
+        entry = self.entries[index]
+        self.enter()
+        for name in self.state_names(index):
+            value = values.get(_state_names.get(name, name))
+            if value is None:
+                if name == "master":
+                    self._parts(index, name)[0].copy_(entry.dense.reshape(-1, *entry.dense.shape))
+                continue
+            if tuple(value.shape) != tuple(entry.weight.shape):
+                raise L.InvalidArgument(
+                    f"{entry.name}: the loaded {_state_names.get(name, name)} has shape "
+                    f"{tuple(value.shape)}, and the parameter {tuple(entry.weight.shape)}"
+                )
+            value = value.detach().to(self.device).contiguous()
+            parts = self._parts(index, name)
+            whole = name in ("average", "low", "master")
+            sources = [value] if whole else entry.layout.parts(value)
+            for to, source in zip(parts, sources):
+                to.copy_(source.reshape(to.shape))
+        self.check(self._lib.musec_optim_state_changed(self._opt, index))
+        self.check(self._lib.musec_optim_set_steps(self._opt, index, steps))
+
+    def steps(self, index: int = ALL) -> int:
+        found = c.c_int64()
+        self.check(self._lib.musec_optim_get_steps(self._opt, index, c.byref(found)))
+        return found.value
+
+    def set_all_steps(self, steps: int) -> None:
+        self.check(self._lib.musec_optim_set_steps(self._opt, ALL, steps))
+
+    @property
+    def skipped(self) -> int:
+        return int(self._lib.musec_optim_skipped(self._opt))
+
+    # ---- words -----------------------------------------------------------------------------------
+
+    def describe(self) -> str:
+        n = self._lib.musec_optim_describe(self._opt, None, 0)
+        text = c.create_string_buffer(n + 1)
+        self._lib.musec_optim_describe(self._opt, text, n + 1)
+        return text.value.decode()
+
+    def report(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        report = ReportC()
+        while self._lib.musec_optim_get_report(self._opt, len(found), c.byref(report)) == 0:
+            row = {}
+            for name, *_ in ReportC._fields_:
+                value = getattr(report, name)
+                row[name] = value.decode() if isinstance(value, bytes) else value
+            found.append(row)
+        return found
+
+    # ---- QK-Clip ---------------------------------------------------------------------------------
+
+    def add_attention(self, shape: AttentionC) -> int:
+        index = c.c_size_t()
+        self.check(self._lib.musec_optim_add_attention(self._opt, c.byref(shape), c.byref(index)))
+        return index.value
+
+    def set_logits(self, attention: int, logits: Sequence[float]) -> None:
+        numbers = (c.c_double * len(logits))(*logits)
+        self.check(self._lib.musec_optim_set_logits(self._opt, attention, numbers, len(logits)))
+
+
+def _in_range(name: str, value: Any, low: float, high: float) -> None:
+    number = float(value)
+    if not low <= number <= high or number == math.inf:
+        limit = f"from {low:g} to {high:g}" if high < math.inf else f"{low:g} or more"
+        raise L.InvalidArgument(f"{name} is {value}; it must be {limit}")

@@ -1,0 +1,158 @@
+"""Ten steps of every optimizer on a CPU, against the reference and the golden trajectories."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import musec.torch as mt  # noqa: E402
+from musec import optimizers  # noqa: E402
+from musec import _registry as R  # noqa: E402
+
+import mgv  # noqa: E402
+from conftest import ROOT  # noqa: E402
+from reference import Reference  # noqa: E402
+
+SHAPES = [(8, 12), (12, 8), (10, 10), (1, 7), (7, 1)]
+STEPS = 10
+
+# Both sides are float64 and differ in the order of their operations.  An SVD or an iteration errs by
+# some 1e-14 of its input, a step adds lr times that, and the polar factor divides it by the smallest
+# singular value of the momentum, 1e-3 of the largest here: 10 steps stay below 1e-10.
+F64 = 1e-10
+# The same steps of float32, whose unit is 6e-8: times that 1e3, times 10 steps, times lr = 0.05.
+F32 = 3e-5
+
+CASES: dict[str, list[dict]] = {
+    "musec": [
+        {},
+        {"nesterov": True},
+        {"momentum_form": "heavy-ball", "threshold": 8.0},
+        {"threshold": "rms:0.7", "update_scale": "unit", "adjust_lr_fn": "original"},
+    ],
+    "soft-musec": [
+        {},
+        {"ns_mode": "exact", "nesterov": True},
+        {"ns_mode": "exact", "threshold": "rms:1", "update_scale": "unit"},
+        {"ns_steps": 3, "adjust_lr_fn": "match_rms_adamw"},
+        {"momentum_init": "zero", "adjust_lr_fn": "rms"},
+    ],
+    "muon": [
+        {"ns_mode": "exact"},
+        {"nesterov": True, "momentum_init": "zero", "adjust_lr_fn": "original"},
+        {"adjust_lr_fn": "spectral_unclamped", "ns_steps": 4},
+    ],
+    "muonclip": [{}, {"ns_mode": "exact", "adjust_lr_fn": "match_rms_adamw"}],
+    "spectra": [
+        {},
+        {"clip": "hard", "nesterov": True},
+        {"base": "adamw", "betas": (0.8, 0.95, 0.99)},
+        {"base": "lion", "ns_mode": "exact", "threshold": "rms:0.5", "update_scale": "unit"},
+    ],
+    "sgdm": [{}, {"nesterov": True, "momentum_form": "heavy-ball"}],
+    "adam": [{}],
+    "adamw": [{}, {"betas": (0.8, 0.95)}],
+    "signum": [{}, {"nesterov": True}],
+    "ademamix": [{"betas": (0.9, 0.99, 0.995), "alpha": 3.0}],
+    "lion": [{}],
+}
+DECAYS = ["decoupled", "independent", "lr2", "cautious", "coupled", "after", "frank-wolfe"]
+
+
+def gradients(shape, steps=STEPS):
+    g = torch.Generator().manual_seed(shape[0] * 100 + shape[1])
+    return [torch.randn(shape, generator=g, dtype=torch.float64) for _ in range(steps)]
+
+
+def compare(name, options, dtype, tolerance):
+    cls = getattr(mt, R.class_name(name))
+    settings = {"lr": 0.05, "weight_decay": 0.1, **options}
+    weights = [torch.nn.Parameter(gradients(shape, 1)[0].to(dtype)) for shape in SHAPES]
+    if "ns_mode" not in settings and "ns_mode" in cls.library_defaults:
+        settings["ns_mode"] = "paper"
+    optimizer = cls(weights, **{**cls.library_defaults, **settings})
+    group = dict(optimizer.param_groups[0])
+    references = [Reference(name, w, group) for w in weights]
+    for t in range(STEPS):
+        for w, r in zip(weights, references):
+            g = gradients(tuple(w.shape))[t].to(dtype)
+            w.grad = g
+            r.step(g)
+        optimizer.step()
+    for w, r in zip(weights, references):
+        error = float((w.detach().double() - r.w).norm() / r.w.norm())
+        assert error <= tolerance, (name, tuple(w.shape), error)
+
+
+@pytest.mark.parametrize(
+    "name,options", [(n, o) for n, some in CASES.items() for o in some], ids=str
+)
+def test_reference(name, options):
+    compare(name, options, torch.float64, F64)
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n not in ("signum", "lion")])
+def test_reference_f32(name):
+    """Signs of nearly zero entries may flip in float32: those two are left to float64."""
+    options = {k: v for k, v in CASES[name][0].items()}
+    compare(name, options, torch.float32, F32)
+
+
+@pytest.mark.parametrize("form", DECAYS)
+def test_decay_forms(form):
+    compare("soft-musec", {"decay_form": form, "ns_mode": "exact"}, torch.float64, F64)
+
+
+def test_every_optimizer_is_held_to_the_reference():
+    assert set(optimizers()) == set(CASES)
+
+
+@pytest.mark.parametrize("file", ["traj_8x12", "traj_10x6"])
+@pytest.mark.parametrize("decay", ["nowd", "wd"])
+def test_golden(file, decay):
+    """tests/data/golden: float64 trajectories that were computed elsewhere."""
+    gold = mgv.load(ROOT / "tests/data/golden" / f"{file}.mgv")
+    kinds = {
+        "musec": (mt.Musec, {}),
+        "soft_musec": (mt.SoftMusec, {}),
+        "soft_musec_exact": (mt.SoftMusec, {"ns_mode": "exact"}),
+        "spectra_hard": (mt.Spectra, {"clip": "hard"}),
+        "spectra_soft": (mt.Spectra, {}),
+        "muon_ns5": (mt.Muon, {}),
+        "muon_polar": (mt.Muon, {"ns_mode": "exact"}),
+    }
+    wd = gold["wd"].item() if decay == "wd" else 0.0
+    for kind, (cls, options) in kinds.items():
+        w = torch.nn.Parameter(torch.tensor(gold["W0"]))
+        settings = {
+            **cls.library_defaults,
+            "lr": gold["lr"].item(),
+            "momentum": 1.0 - gold["beta"].item(),
+            "weight_decay": wd,
+            **({"threshold": gold["D"].item()} if "threshold" in cls.library_defaults else {}),
+            **options,
+        }
+        optimizer = cls([w], **settings)
+        for t in range(10):
+            w.grad = torch.tensor(gold[f"G{t}"])
+            optimizer.step()
+            want = torch.tensor(gold[f"{kind}.{decay}.W{t + 1}"])
+            # shared/golden: 1e-10 for methods by eigenvalues; trajectories agree to 6e-15
+            assert float((w.detach() - want).norm() / want.norm()) <= 1e-10, (kind, t)
+            have = optimizer.state[w]["momentum_buffer"]
+            want = torch.tensor(gold[f"{kind}.M{t}"])
+            assert float((have - want).norm() / want.norm()) <= 1e-10, (kind, t)
+
+
+def test_defaults_of_clipping_optimizers_do_not_see_the_scale():
+    """threshold rms:1 with update_scale unit: gradients times 1000 give the same steps."""
+    ends = []
+    for scale in (1.0, 1000.0):
+        w = torch.nn.Parameter(gradients((8, 12), 1)[0])
+        optimizer = mt.SoftMusec([w], lr=0.05)
+        for g in gradients((8, 12)):
+            w.grad = g * scale
+            optimizer.step()
+        ends.append(w.detach())
+    assert float((ends[0] - ends[1]).norm() / ends[0].norm()) <= 1e-12
