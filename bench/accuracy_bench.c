@@ -17,7 +17,8 @@
  * them after `accurate`.  Muon amplifies small singular values, and so its own rounding errors, by
  * up to 485.  Entries of X rounded with a relative error u give a matrix error of norm
  *     u |X|_F (1/sqrt(rows) + 1/sqrt(cols))
- * and the bound is twice 485 times that, |X|_F being 1; in float32, where sums matter too, it is the tests' 1e-4.
+ * and the bound is twice 485 times that, |X|_F being 1; in float32, where sums matter too, it is
+ * the tests' 1e-4.
  * For `fast` the theorem is checked for the measured gains c / h, c = u_i^T result v_i, of all
  * singular values:
  *     |c - h| <= h max(1 - phi_5(u_paper), tol) + rounding.

@@ -203,8 +203,8 @@ static law_plan law_accurate(const oracle *o, double D, double tol, musec_dtype 
 
 /* |result - soft clip|_2 is at most tol D plus twice the rounding error that is tabulated for
  * `fast`.  Below the range of 16-bit plans reductions come first (soft_reduction_test.c), and the
- * rounding of the matrix itself, 100 times D, is most of the error: 1.8e-2 and 0.145 of D were seen,
- * and twice that is allowed. */
+ * rounding of the matrix itself, 100 times D, is most of the error: 1.8e-2 and 0.145 of D were
+ * seen, and twice that is allowed. */
 static void check_accurate(const musec_clip_report *report, oracle *o, const double *got, double D,
                            double tol, musec_dtype dtype)
 {

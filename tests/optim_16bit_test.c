@@ -105,9 +105,10 @@ static double of_estimates(const struct rule *rule)
 static bool is_muon(const struct rule *rule) { return strcmp(rule->name, "muon") == 0; }
 
 /* Few numbers differ, by 2^-10 or 2^-7 of themselves; products of them, by less.  `accurate` may
- * round the momentum two times more, in reductions, and each time other numbers differ.  Muon normalises
- * before it rounds in one path and after it in the other, so that all of its roundings differ, and
- * it amplifies small singular values: the bound is that of its operator (linalg_operands_test). */
+ * round the momentum two times more, in reductions, and each time other numbers differ.  Muon
+ * normalises before it rounds in one path and after it in the other, so that all of its roundings
+ * differ, and it amplifies small singular values: the bound is that of its operator
+ * (linalg_operands_test). */
 static void pair_check(pair *p, const struct rule *rule, musec_dtype type, const char *when)
 {
     const bool   reduces = strstr(rule->options, "accurate") != NULL;

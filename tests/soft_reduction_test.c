@@ -1,8 +1,8 @@
 /* soft_reduction_test.c - `accurate` with 16-bit operands, where sigma_1 / D is large.
  *
  * The law of reductions is computed in float64 from the very numbers that devices get, for every
- * u_min and every singular value.  The operator itself is held to the exact clip of the matrix as it
- * was rounded to 16 bits: that much of sigma_1 may be many times D, and no arithmetic brings it
+ * u_min and every singular value.  The operator itself is held to the exact clip of the matrix as
+ * it was rounded to 16 bits: that much of sigma_1 may be many times D, and no arithmetic brings it
  * back. */
 #include "check.h"
 
@@ -52,7 +52,7 @@ static bool reduce(phase *p, const ms_poly_plan *plan, const ms_compute_limits *
                                          .threshold    = d };
     const ms_begin_reduction_out out = ms_eval_begin_reduction(in, &table);
     if (out.mask == 0.0) return false;
-    /* Z M = (scale / gain) M', where Z has no gain yet; D_1^2 - D^2 is what the mean has moved by */
+    /* Z M = (scale / gain) M', where Z has no gain yet; the mean has moved by D_1^2 - D^2 */
     const double small = out.scale / out.gain, alpha_1 = 1.0 / out.inv_alpha;
     for (int i = 0; i < POINTS; i++) {
         const double u = sqrt((p->x[i] * p->x[i] + d * d + out.mean) / alpha_1);
@@ -181,8 +181,8 @@ TEST_EACH_DEVICE(large_ratios_are_clipped_as_exactly_as_16_bits_allow, dev)
             }
 }
 
-/* Powers of two put right what is wrong with a scale.  They move the roundings of the last stage, each
- * at most 2^-11. */
+/* Powers of two put right what is wrong with a scale.  They move the roundings of the last stage,
+ * each at most 2^-11. */
 TEST_EACH_DEVICE(large_ratios_do_not_depend_on_the_scale, dev)
 {
     static const double scales[] = { 0x1p-70, 0x1p-3, 0x1p70 };

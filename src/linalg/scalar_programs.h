@@ -439,8 +439,8 @@ MS_FN void ms_reduction_factor(const ms_reduction_table *t, double u, double *fa
     *nu     = 1.0 - slope;
 }
 
-/* Chooses the reduction of a matrix (soft_reduction.c), or none where u_min >= reach: then mask is 0
- * and all else is as it was.  M' is stored times a power of two, such that no singular value is
+/* Chooses the reduction of a matrix (soft_reduction.c), or none where u_min >= reach: then mask is
+ * 0 and all else is as it was.  M' is stored times a power of two, such that no singular value is
  * above 16 where the factor that brings that about, gain on Z, has at most max_exponent binary
  * places on either side of 1. */
 MS_FN ms_begin_reduction_out ms_eval_begin_reduction(ms_begin_reduction_in in, const void *table)
