@@ -166,6 +166,7 @@ static bool is_rounded(double got, double want, musec_dtype dtype)
 static bool agrees(const op_args *a, double got, double want, musec_dtype dtype, double size)
 {
     if (isnan(want)) return isnan(got);
+    if (got == want) return true; /* infinities, too */
     if (!a->kind->bounded && a->kind->rounding(&a->c) == 0.0) return is_rounded(got, want, dtype);
     return fabs(got - want) <= allowed(a->kind, &a->c, dtype, size);
 }
