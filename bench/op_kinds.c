@@ -158,7 +158,8 @@ static void scalars_operands(op_args *a) /* variant: which program */
 static musec_status scalars_run(op_args *a)
 {
     const int  program = a->c.variant, n_in = programs[program].n_in;
-    const bool picks = program == MS_SCALAR_pick_stage || program == MS_SCALAR_pick_ends;
+    const bool picks   = program == MS_SCALAR_pick_stage || program == MS_SCALAR_pick_ends;
+    const bool reduces = program == MS_SCALAR_begin_reduction; /* has a table, too */
     double     table[MS_SCALAR_MAX_TABLE]; /* descending keys of plans, then their rows */
     ms_num     in[MS_SCALAR_MAX_IO];
     ms_vec     out[MS_SCALAR_MAX_IO];
@@ -170,13 +171,14 @@ static musec_status scalars_run(op_args *a)
                                    : ms_each(a->vec[i].vec);
     for (int i = n_in; i < a->n_vecs; i++)
         out[i - n_in] = a->vec[i].vec;
-    return a->d->ops->scalars(a->d, &(ms_scalar_call){ .program = program,
-                                                       .table   = table,
-                                                       .n_table = picks ? MS_SCALAR_MAX_TABLE : 0,
-                                                       .in      = in,
-                                                       .n_in    = n_in,
-                                                       .out     = out,
-                                                       .n_out   = programs[program].n_out });
+    return a->d->ops->scalars(
+        a->d, &(ms_scalar_call){ .program = program,
+                                 .table   = table,
+                                 .n_table = picks || reduces ? MS_SCALAR_MAX_TABLE : 0,
+                                 .in      = in,
+                                 .n_in    = n_in,
+                                 .out     = out,
+                                 .n_out   = programs[program].n_out });
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */

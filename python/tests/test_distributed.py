@@ -22,6 +22,7 @@ def run(case, directory, world=2):
     path = os.pathsep.join([str(Path(musec.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     meeting = directory / f"meeting.{case}.{world}"
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    environment["CUDA_VISIBLE_DEVICES"] = ""  # gloo's processes are on the CPU
     command = [sys.executable, str(WORKER), case]
     workers = [
         subprocess.Popen(

@@ -264,9 +264,10 @@ fails 1 'no-such-text.txt: cannot read' sweep --lr 0.1 --set val_data=no-such-te
 check "no directory was made" test ! -e without
 
 # when a run cannot begin, the others are made, and the table has all of them
-exits 1 sweep --set steps=3 "${tiny[@]}" --grid precision=bf16,f32 --device cpu --out partly
+exits 1 sweep --set steps=3 "${tiny[@]}" --set threshold=quantile:0.5 --grid nonfinite=defer,stop \
+    --device cpu --out partly
 check "which and why: $(tail -n 1 stderr)" grep -Eq \
-    '1 of 2 runs failed, the first with "musec train: precision is bf16.*see partly/pico.*/output.txt' stderr
+    '1 of 2 runs failed, the first with "musec train: nonfinite is defer.*see partly/pico.*/output.txt' stderr
 prints '^2 runs in partly: 1 done, 1 failed$'
 
 # on a full disk it fails with a message; with space the same command goes on

@@ -149,6 +149,7 @@ _torch_dtypes = {
     L.F64: torch.float64,
     L.BF16: torch.bfloat16,
     L.F16: torch.float16,
+    L.I16: torch.int16,
 }
 # PyTorch's names of the library's state; others keep their own.
 _state_names = {"momentum": "momentum_buffer", "m": "exp_avg", "v": "exp_avg_sq"}
