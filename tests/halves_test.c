@@ -42,7 +42,7 @@ TEST(an_upper_half_may_be_overwritten)
             const ms_halves h  = { highs[k], (int16_t)low };
             const double    hi = ms_float_of_bf16(highs[k]);
             const double    x  = ms_float_of_bits(ms_halves_join(h));
-            const double    up = fabs(ms_float_of_bf16((uint16_t)(highs[k] & 0x7fffu) + 1));
+            const double    up = fabsf(ms_float_of_bf16((uint16_t)(highs[k] & 0x7fffu) + 1));
             if (isinf(hi)) /* or the largest numbers, which are rounded to it */
                 CHECK(x == hi || fabs(x) >= 0x1.fffp127 * (1 - 0x1p-9), "%g and %d: %g", hi, low,
                       x);

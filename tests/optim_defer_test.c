@@ -85,8 +85,8 @@ static void check_rule(ms_device *dev, const struct rule *rule, const char *oper
 }
 
 /* A number of the momentum that differs in the last bit of a float32 may be rounded to the other
- * neighbour in bf16.  With operands of 16 bits the directions have another scale, by other bounds of the momentum, but
- * scales are powers of two: few numbers round differently. */
+ * neighbour in bf16.  With operands of 16 bits the directions have another scale, by other bounds
+ * of the momentum, but scales are powers of two: few numbers round differently. */
 TEST_EACH_DEVICE(deferred_steps_are_those_that_skip, dev)
 {
     const double gpu = dev->kind->batch_variant ? 256.0 * 0x1p-23 : 0.0;

@@ -91,7 +91,7 @@ TEST(steps_come_behind_what_the_caller_has_queued)
         rig want = rig_make(other, "soft-musec", "ns-mode=fast", MUSEC_F32, model, COUNT(model), 5);
         rig got  = rig_make(dev, "soft-musec", "ns-mode=fast", MUSEC_F32, model, COUNT(model), 5);
         CHECK_OK(dev, musec_ctx_set_stream(dev, stream));
-        const cudaStream_t queue = ((ms_cuda *)dev->impl)->stream;
+        cudaStream_t queue = ((ms_cuda *)dev->impl)->stream;
         for (int step = 0; step < 4; step++) {
             rig_step(&want, step, 1.0);
             for (size_t p = 0; p < COUNT(model); p++)

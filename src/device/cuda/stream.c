@@ -78,10 +78,10 @@ void *ms_device_cuda_stream(ms_device *d) { return ms_cuda_of(d)->stream; }
 
 musec_status ms_device_cuda_set_stream(ms_device *d, void *stream)
 {
-    ms_cuda           *c    = ms_cuda_of(d);
-    const cudaStream_t was  = c->stream;
-    const cudaStream_t next = stream == MUSEC_OWN_STREAM ? c->own_stream : (cudaStream_t)stream;
-    musec_status       st   = MUSEC_OK;
+    ms_cuda     *c    = ms_cuda_of(d);
+    cudaStream_t was  = c->stream;
+    cudaStream_t next = stream == MUSEC_OWN_STREAM ? c->own_stream : (cudaStream_t)stream;
+    musec_status st   = MUSEC_OK;
     if (next == was) return MUSEC_OK;
     if (is_captured(was))
         return ms_fail(&d->error, MUSEC_EINVAL,
