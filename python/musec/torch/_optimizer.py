@@ -123,10 +123,6 @@ class MusecOptimizer(torch.optim.Optimizer):
         for i, p in enumerate(group["params"]):
             what = _name(group, number, i)
             check_tensor(local_of(p), what)
-            if p.device.type == "cpu" and p.dtype not in (torch.float32, torch.float64):
-                raise L.InvalidArgument(
-                    f"{what} is {p.dtype} on a CPU, where float32 and float64 are supported"
-                )
             if not is_dtensor(p) or group["role"] in R.MATRIX_ROLES:
                 _layout(p, group, what)
 
