@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """cpu_torch.py VENV - makes a virtual environment with NumPy, pytest and PyTorch for tests on a CPU.
 
-Where PyTorch's own index is reachable its CPU build is taken.  PyPI has, for Linux on x86-64, only the
-build for CUDA, which asks for 3 GB of NVIDIA's libraries that a CPU never uses.  There the wheel
-(0.5 GB) is installed alone, and in place of each library that it is linked with a stub is made that
+PyPI has, for Linux on x86-64, only the build for CUDA, which asks for 3 GB of NVIDIA's libraries that
+a CPU never uses.  So the wheel (0.5 GB) is installed alone, and in place of each library that it is linked with a stub is made that
 has the names the loader asks for and traps if one is called.  The run time libcudart, 3 MB, is the
 real one, for it is called to find that there is no GPU.
 
@@ -20,11 +19,9 @@ import re
 import shutil
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 
 TORCH = "2.11.0"
-INDEX = "https://download.pytorch.org/whl/cpu"
 # what importing it takes
 NEEDED = [
     "numpy",
@@ -50,19 +47,11 @@ def run(*command: str, **options) -> subprocess.CompletedProcess:
 
 
 def pip(python: Path, *words: str) -> None:
-    quiet = ["-q", "--disable-pip-version-check"]
+    quiet = ["-q", "--disable-pip-version-check", "--retries", "1"]
     done = run(python, "-m", "pip", *words[:1], *quiet, *words[1:], capture_output=True)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no words"])[-1]
         skip(f"pip {' '.join(words)} failed: {last}")
-
-
-def reachable(url: str) -> bool:
-    try:
-        urllib.request.urlopen(url, timeout=5).close()
-        return True
-    except Exception:
-        return False
 
 
 def undefined(library: str) -> list[tuple[str, str]]:
@@ -113,7 +102,7 @@ def make_stubs(site: Path) -> None:
         script.unlink()
 
 
-def install_from_pypi(python: Path, site: Path) -> None:
+def install_torch(python: Path, site: Path) -> None:
     if platform.machine() != "x86_64":
         pip(python, "install", f"torch=={TORCH}")  # its wheels there are for CPUs
         return
@@ -135,18 +124,13 @@ def main() -> None:
     shutil.rmtree(venv, ignore_errors=True)
     if run(sys.executable, "-m", "venv", venv, capture_output=True).returncode != 0:
         skip("python3 -m venv does not work here: scripts/setup installs python3-venv")
-    if not reachable("https://pypi.org/simple/pip/"):
-        skip("pypi.org cannot be reached, and PyTorch is not here")
     pip(python, "install", *NEEDED)
     site = Path(
         run(
             python, "-c", "import site; print(site.getsitepackages()[0])", capture_output=True
         ).stdout.strip()
     )
-    if reachable(f"{INDEX}/torch/"):
-        pip(python, "install", f"torch=={TORCH}", "--index-url", INDEX)
-    else:
-        install_from_pypi(python, site)
+    install_torch(python, site)
     done = run(python, "-c", "import torch; torch.linalg.svd(torch.eye(3))", capture_output=True)
     if done.returncode != 0:
         skip(f"PyTorch does not load: {done.stderr.strip().splitlines()[-1:]}")
