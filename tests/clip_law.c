@@ -105,3 +105,12 @@ law_range law_promised(const musec_clip_config *cfg, const musec_clip_report *re
     const double zeta = D / root * (D / root);
     return (law_range){ c * h * law_bend(c * c * zeta, p) * (1.0 - law_chain_error(p)), want };
 }
+
+double law_chain(const ms_sharp_chain *c, double x)
+{
+    double y[MS_SHARP_STEPS + 1] = { x };
+    for (int k = 1; k <= c->n; k++)
+        y[k] = c->step[k - 1].square * y[k - 1] * y[k - 1] +
+               (k < 2 ? 0.0 : c->step[k - 1].source * y[k - 2]) + c->step[k - 1].diag;
+    return y[c->n];
+}

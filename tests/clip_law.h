@@ -9,6 +9,7 @@
 #define MS_TESTS_CLIP_LAW_H
 
 #include "clip_run.h"
+#include "linalg/sharp_chain.h"
 
 typedef struct law_case { /* an operator with its options; 0 stands for the default */
     const char *op;
@@ -37,5 +38,7 @@ law_range law_promised(const musec_clip_config *cfg, const musec_clip_report *re
 double law_bend(double zeta, double p);
 /* What the chain of `sharp-fast` and `hard-fast` may fall short of g by, relatively. */
 double law_chain_error(double p);
+/* The polynomial of a chain at x, in float64. */
+double law_chain(const ms_sharp_chain *c, double x);
 
 #endif

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clip_law.h"
 #include "clip_run.h"
 #include "linalg/linalg.h"
 #include "linalg/sharp_chain.h"
@@ -42,15 +43,6 @@ typedef struct exact_map {
     double                alpha, fro;
 } exact_map;
 
-static double chain_value(const ms_sharp_chain *c, double x)
-{
-    double y[MS_SHARP_STEPS + 1] = { x };
-    for (int k = 1; k <= c->n; k++)
-        y[k] = c->step[k - 1].square * y[k - 1] * y[k - 1] +
-               (k < 2 ? 0.0 : c->step[k - 1].source * y[k - 2]) + c->step[k - 1].diag;
-    return y[c->n];
-}
-
 static double quintic(double x)
 {
     for (int k = 0; k < 5; k++)
@@ -67,7 +59,7 @@ static double exact_value(double s, const void *arg)
         m->c->law ? 1.0 : ms_poly_plan_gain(&m->plan, hypot(s, 1.0) / sqrt(m->alpha));
     const double zeta = gain * gain / (s * s + 1.0);
     return law_soft(s, 1.0) * gain *
-           (m->chain != NULL ? chain_value(m->chain, 1.0 - 2.0 * zeta) : 1.0);
+           (m->chain != NULL ? law_chain(m->chain, 1.0 - 2.0 * zeta) : 1.0);
 }
 
 static exact_map exact_map_of(const op_case *c, const oracle *o, const musec_clip_report *report)

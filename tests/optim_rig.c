@@ -7,6 +7,10 @@
 
 #include "oracle.h"
 
+const char *const rig_decay_forms[] = { "decoupled", "independent",  "lr2",
+                                        "cautious",  "cautious-lr2", "coupled",
+                                        "after",     "frank-wolfe",  NULL };
+
 #define PADDING 3.25
 
 musec_optim_config rig_config(const char *name, const char *options)

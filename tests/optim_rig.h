@@ -68,6 +68,8 @@ double *rig_weight(rig *r, size_t p); /* malloc'ed; fails the test if padding wa
 double *rig_state(rig *r, size_t p, int64_t block, const char *state, int64_t n); /* malloc'ed */
 void    rig_copy_weights(rig *from, rig *to);
 
+extern const char *const rig_decay_forms[]; /* all decay forms by name, then NULL */
+
 int64_t rig_elems(const rig *r, size_t p);
 /* Does parameter p still have its initial weight, bit for bit? */
 bool rig_unmoved(rig *r, size_t p);

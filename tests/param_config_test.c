@@ -57,13 +57,11 @@ static void check_against_own_optimizers(ms_device *dev, const char *name, const
 
 TEST_EACH_DEVICE(settings_match_an_optimizer_of_that_parameter, dev)
 {
-    static const char *const forms[] = { "decoupled",    "independent", "lr2",   "cautious",
-                                         "cautious-lr2", "coupled",     "after", "frank-wolfe" };
-    const char              *name;
+    const char *name;
     for (size_t i = 0; (name = musec_optim_name(i, NULL)) != NULL; i++)
-        for (size_t k = 0; k < COUNT(forms); k++)
+        for (size_t k = 0; rig_decay_forms[k] != NULL; k++)
             EACH_DTYPE_OF(dev, dtype, MUSEC_F64)
-    check_against_own_optimizers(dev, name, forms[k], dtype);
+    check_against_own_optimizers(dev, name, rig_decay_forms[k], dtype);
 }
 
 TEST_EACH_DEVICE(changes_take_effect_at_the_next_step, dev)

@@ -18,15 +18,6 @@
 
 /* ---- chains ---------------------------------------------------------------------------------- */
 
-static double chain_value(const ms_sharp_chain *c, double x)
-{
-    double y[MS_SHARP_STEPS + 1] = { x };
-    for (int k = 1; k <= c->n; k++)
-        y[k] = c->step[k - 1].square * y[k - 1] * y[k - 1] +
-               (k < 2 ? 0.0 : c->step[k - 1].source * y[k - 2]) + c->step[k - 1].diag;
-    return y[c->n];
-}
-
 static void check_chain(const ms_sharp_chain *c)
 {
     enum { POINTS = 100000 };
@@ -36,7 +27,7 @@ static void check_chain(const ms_sharp_chain *c)
         const double at    = (double)i / POINTS,
                      bent  = 0.5 + 0.5 * (2.0 * at - 1.0) * fabs(2.0 * at - 1.0);
         const double zeta  = i % 2 ? at : bent; /* half of the points gather at the corner */
-        const double error = 1.0 - chain_value(c, 1.0 - 2.0 * zeta) / law_bend(zeta, c->sharpness);
+        const double error = 1.0 - law_chain(c, 1.0 - 2.0 * zeta) / law_bend(zeta, c->sharpness);
         worst              = fmax(worst, error);
         excess             = fmax(excess, -error);
         if (zeta >= below) worst_below = fmax(worst_below, error);

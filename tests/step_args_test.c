@@ -85,15 +85,13 @@ static void check_rates(ms_device *dev, const char *name, const char *form, bool
 
 TEST_EACH_DEVICE(rates_of_each_parameter_are_those_of_separate_optimizers, dev)
 {
-    static const char *const forms[] = { "decoupled",    "independent", "lr2",   "cautious",
-                                         "cautious-lr2", "coupled",     "after", "frank-wolfe" };
-    const char              *name;
+    const char *name;
     for (size_t i = 0; (name = musec_optim_name(i, NULL)) != NULL; i++)
-        for (size_t k = 0; k < COUNT(forms); k++)
+        for (size_t k = 0; rig_decay_forms[k] != NULL; k++)
             EACH_DTYPE_OF(dev, dtype, MUSEC_F64)
             {
-                check_rates(dev, name, forms[k], false, dtype);
-                if (dtype == MUSEC_F64) check_rates(dev, name, forms[k], true, dtype);
+                check_rates(dev, name, rig_decay_forms[k], false, dtype);
+                if (dtype == MUSEC_F64) check_rates(dev, name, rig_decay_forms[k], true, dtype);
             }
 }
 

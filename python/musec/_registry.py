@@ -8,6 +8,7 @@ underscores.  Values go to the library as text and are checked there.
 from __future__ import annotations
 
 import ctypes as c
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Optional
@@ -214,6 +215,7 @@ def _beta(value: Any) -> str:
     return _number(1.0 - float(value))
 
 
+@functools.lru_cache(maxsize=None)
 def keywords() -> dict[str, Keyword]:
     """The arguments that stand for the library's options: PyTorch's names where it has them."""
     by_key = {option.key: option for option in options()}

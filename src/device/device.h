@@ -418,7 +418,8 @@ double      ms_dtype_eps(musec_dtype dtype);  /* distance from 1 to the next num
 double      ms_dtype_tiny(musec_dtype dtype); /* smallest normal number */
 double      ms_dtype_max(musec_dtype dtype);  /* largest number */
 
-ms_mat ms_mat_of(musec_view view); /* unchecked */
+ms_mat     ms_mat_of(musec_view view); /* unchecked */
+musec_view ms_view_of(ms_mat x);       /* of one that is not transposed */
 
 /* Checks a view and converts it.  The error names the view (`what`) and says what is wrong. */
 musec_status ms_mat_from_view(ms_device *d, const char *what, musec_view view, ms_mat *out);

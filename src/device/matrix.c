@@ -84,6 +84,17 @@ ms_mat ms_mat_of(musec_view view)
                      .dtype  = view.dtype };
 }
 
+musec_view ms_view_of(ms_mat x)
+{
+    return (musec_view){ .data   = x.data,
+                         .rows   = x.rows,
+                         .cols   = x.cols,
+                         .ld     = x.ld,
+                         .count  = x.count,
+                         .stride = x.stride,
+                         .dtype  = x.dtype };
+}
+
 musec_status ms_mat_from_view(ms_device *d, const char *what, musec_view view, ms_mat *out)
 {
     const size_t each  = ms_dtype_bytes(view.dtype);

@@ -84,17 +84,6 @@ const ms_group *ms_find_member(const musec_optim *opt, size_t param, int64_t mat
     return NULL;
 }
 
-static musec_view view_of(ms_mat x)
-{
-    return (musec_view){ .data   = x.data,
-                         .rows   = x.rows,
-                         .cols   = x.cols,
-                         .ld     = x.ld,
-                         .count  = x.count,
-                         .stride = x.stride,
-                         .dtype  = x.dtype };
-}
-
 /* The state of one matrix, or of all of them (-1), which lie behind each other in one group. */
 static musec_status matrix_state(musec_optim *opt, size_t param, int64_t block, int state,
                                  ms_mat *out)
@@ -147,7 +136,7 @@ musec_status musec_optim_state_view(musec_optim *opt, size_t param, int64_t bloc
     TRY(ms_optim_prepare(opt));
     TRY(find_state(opt, param, block, state, &x));
     opt->params[param].state_changed = true;
-    *view                            = view_of(x);
+    *view                            = ms_view_of(x);
 done:
     ms_device_leave(caller);
     return st;

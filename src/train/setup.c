@@ -31,17 +31,6 @@ done:
 
 /* ---- optimizer ------------------------------------------------------------------------------- */
 
-static musec_view view_of(ms_mat x)
-{
-    return (musec_view){ .data   = x.data,
-                         .rows   = x.rows,
-                         .cols   = x.cols,
-                         .ld     = x.ld,
-                         .count  = x.count,
-                         .stride = x.stride,
-                         .dtype  = x.dtype };
-}
-
 static double lr_factor(const ms_train_config *cfg, const ms_gpt_tensor *p)
 {
     const bool down = strstr(p->name, "mlp.down") != NULL;
@@ -84,9 +73,9 @@ musec_status ms_train_build_optim(ms_error *e, const ms_train_config *cfg, ms_gp
         const ms_gpt_tensor *p     = ms_gpt_param(gpt, i);
         const musec_param    param = { .name      = p->name,
                                        .role      = p->role,
-                                       .weight    = view_of(p->weight),
+                                       .weight    = ms_view_of(p->weight),
                                        .lr_factor = lr_factor(cfg, p),
-                                       .copy      = view_of(p->copy) };
+                                       .copy      = ms_view_of(p->copy) };
         if (param.lr_factor == 0.0)
             return ms_fail(e, MUSEC_EINVAL, "the factor on lr of %s is 0; it must be above 0",
                            p->name);
@@ -280,7 +269,7 @@ musec_status ms_train_build(ms_error *e, ms_train *t, int64_t max_tokens)
     if (t->grads == NULL || t->max_logit == NULL)
         return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
     for (size_t i = 0; i < ms_gpt_n_params(t->gpt); i++)
-        t->grads[i] = view_of(ms_gpt_param(t->gpt, i)->grad);
+        t->grads[i] = ms_view_of(ms_gpt_param(t->gpt, i)->grad);
 done:
     return st;
 }

@@ -12,7 +12,7 @@ import torch
 
 from .. import _library as L
 from .. import _registry as R
-from ._optimizer import R_KEYWORDS, MusecOptimizer
+from ._optimizer import MusecOptimizer
 
 
 def _clips(defaults: dict[str, Any]) -> bool:
@@ -104,7 +104,7 @@ def make_class(optimizer: str, summary: str) -> type[MusecOptimizer]:
         MusecOptimizer.__init__(self, params, settings, group, share)
 
     __init__.__signature__ = signature  # type: ignore[attr-defined]
-    words = R_KEYWORDS()
+    words = R.keywords()
     lines = [f"    {k}: {words[k].help}" for k in defaults if k in words]
     doc = "\n".join(
         [

@@ -24,7 +24,7 @@ from .. import _library as L
 from .. import _registry as R
 from .._operators import check_tensor
 from ._engine import AttentionC, Engine, Entry
-from .blocks import Layout
+from ._params import layout_of, match_saved, name_of
 from ._shared import Placement, is_dtensor, local_of, make_placement
 
 # Options of a group that an engine is told with each step; the others are its own.
@@ -121,14 +121,14 @@ class MusecOptimizer(torch.optim.Optimizer):
                     + ("from 0 to 1" if high == 1.0 else "of 0 or more")
                 )
         for i, p in enumerate(group["params"]):
-            what = _name(group, number, i)
+            what = name_of(group, number, i)
             check_tensor(local_of(p), what)
             if not is_dtensor(p) or group["role"] in R.MATRIX_ROLES:
-                _layout(p, group, what)
+                layout_of(p, group, what)
 
     def _settings(self, group: dict[str, Any]) -> dict[str, Any]:
         """The options that an engine is made with."""
-        known = R_KEYWORDS()
+        known = R.keywords()
         aux = group["role"] not in R.MATRIX_ROLES
         found = {}
         for name, value in group.items():
@@ -169,7 +169,7 @@ class MusecOptimizer(torch.optim.Optimizer):
             settings[key] = mine
             aux = group["role"] not in R.MATRIX_ROLES
             for i, p in enumerate(group["params"]):
-                name = _name(group, number, i)
+                name = name_of(group, number, i)
                 for weight, layout, source in self.placement.pieces(p, group, name):
                     if weight.numel() == 0:
                         continue
@@ -272,7 +272,7 @@ class MusecOptimizer(torch.optim.Optimizer):
                 if grad is None:
                     continue
                 if grad.layout != torch.strided or grad.is_complex():
-                    check_tensor(local_of(grad), f"the gradient of {_name(group, number, i)}")
+                    check_tensor(local_of(grad), f"the gradient of {name_of(group, number, i)}")
                 grads[p] = -grad if flip else grad
         scale = getattr(self, "grad_scale", None)
         found = getattr(self, "found_inf", None)
@@ -299,7 +299,7 @@ class MusecOptimizer(torch.optim.Optimizer):
             return torch.maximum(bad, torch.as_tensor(_on(found, bad.device)))
         if self._stops() and bool(bad):
             names = [
-                _name(group, number, i)
+                name_of(group, number, i)
                 for number, group in enumerate(self.param_groups)
                 for i, p in enumerate(group["params"])
                 if p in grads and not bool(torch.isfinite(local_of(grads[p])).all())
@@ -376,11 +376,11 @@ class MusecOptimizer(torch.optim.Optimizer):
             if replaced is not None:
                 state_dict = replaced
         saved = deepcopy(state_dict["param_groups"])
-        pairs = _match(self.param_groups, saved)
+        pairs = match_saved(self.param_groups, saved)
         options = []
         for group, (source, _) in zip(self.param_groups, pairs):
             new = {k: v for k, v in source.items() if k not in ("params", "param_names")}
-            new = {k: v for k, v in new.items() if k in group or k not in R_KEYWORDS()}
+            new = {k: v for k, v in new.items() if k in group or k not in R.keywords()}
             options.append({**group, **new})
         before = [dict(group) for group in self.param_groups]
         try:
@@ -543,17 +543,7 @@ class MusecOptimizer(torch.optim.Optimizer):
 
 
 def _of_library(settings: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in settings.items() if k in R_KEYWORDS() and k not in _LIVE}
-
-
-_keywords: Optional[dict[str, R.Keyword]] = None
-
-
-def R_KEYWORDS() -> dict[str, R.Keyword]:
-    global _keywords
-    if _keywords is None:
-        _keywords = R.keywords()
-    return _keywords
+    return {k: v for k, v in settings.items() if k in R.keywords() and k not in _LIVE}
 
 
 def _capturing() -> bool:
@@ -571,44 +561,3 @@ def _frozen(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return tuple(_frozen(v) for v in value)
     return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
-
-
-def _name(group: dict[str, Any], number: int, i: int) -> str:
-    names = group.get("param_names")
-    return str(names[i]) if names else f"param_groups[{number}]['params'][{i}]"
-
-
-def _layout(p: torch.Tensor, group: dict[str, Any], what: str) -> Layout:
-    if group["role"] not in R.MATRIX_ROLES:
-        shape = tuple(p.shape)
-        if len(shape) < 2:
-            return Layout((1, math.prod(shape)), None, what)
-        return Layout(shape, ("flatten",), what)
-    return Layout(p.shape, tuple(group["blocks"]) if group["blocks"] else None, what)
-
-
-def _match(
-    groups: list[dict[str, Any]], saved: list[dict[str, Any]]
-) -> list[tuple[Any, list[Any]]]:
-    """For each group the saved one, and the saved index of each of its parameters."""
-    if all("param_names" in g for g in [*groups, *saved]):
-        home = {
-            name: (source, index)
-            for source in saved
-            for name, index in zip(source["param_names"], source["params"])
-        }
-        pairs = []
-        for group in groups:
-            missing = [name for name in group["param_names"] if name not in home]
-            if missing:
-                raise L.InvalidArgument(f"the loaded state_dict has no parameter {missing[0]}")
-            found = [home[name] for name in group["param_names"]]
-            source = found[0][0] if found else {}
-            pairs.append((source, [index for _, index in found]))
-        return pairs
-    sizes, saved_sizes = ([len(g["params"]) for g in side] for side in (groups, saved))
-    if sizes != saved_sizes:
-        raise L.InvalidArgument(
-            f"the loaded state_dict has groups of {saved_sizes} parameters, this optimizer of {sizes}"
-        )
-    return [(source, source["params"]) for source in saved]

@@ -26,6 +26,7 @@ import torch.distributed as dist
 
 from .. import _library as L
 from .. import _registry as R
+from ._params import layout_of, name_of
 from .blocks import Layout
 
 BUCKET_BYTES = 64 << 20
@@ -212,19 +213,17 @@ class Placement:
         self, p: torch.Tensor, group: Mapping[str, Any], name: str
     ) -> Iterable[tuple[torch.Tensor, Layout, Any]]:
         """What this process steps of a parameter, and how it is found again."""
-        from ._optimizer import _layout
-
         if p in self.sharded:
             one = self.sharded[p]
             if one.mine:
                 local = local_of(p)
                 one.full = torch.empty(p.shape, dtype=local.dtype, device=local.device)
-                yield one.full, _layout(p, dict(group), name), None
+                yield one.full, layout_of(p, group, name), None
         elif is_dtensor(p):
             local = local_of(p)
-            yield local, _layout(local, dict(group), name), lambda: local_of(p)
+            yield local, layout_of(local, group, name), lambda: local_of(p)
         elif self.shared.get(p, -1) in (-1, dist.get_rank(self.group) if self.shared else -1):
-            yield p, _layout(p, dict(group), name), None
+            yield p, layout_of(p, group, name), None
 
     def is_whole(self, p: torch.Tensor) -> bool:
         """Is the state that is here the whole state of the parameter?"""
@@ -398,24 +397,22 @@ def _as_dtensor(local: torch.Tensor, p: Any) -> torch.Tensor:
 
 def make_placement(optimizer: Any) -> Placement:
     """Divides the parameters of an optimizer; every process comes to the same result."""
-    from ._optimizer import _layout, _name
-
     placement = Placement(group=optimizer.process_group)
-    todo: list[tuple[Any, Any, Any]] = []
+    divided: list[tuple[Any, Any, Any]] = []
     for number, group in enumerate(optimizer.param_groups):
         for i, p in enumerate(group["params"]):
-            what = _name(group, number, i)
+            what = name_of(group, number, i)
             matrix = group["role"] in R.MATRIX_ROLES and p.numel() > 0
             if is_dtensor(p):
-                _add_dtensor(placement, p, what, matrix, todo, group)
+                _add_dtensor(placement, p, what, matrix, divided, group)
             elif matrix and optimizer.share:
-                todo.append((p, None, group))
+                divided.append((p, None, group))
     if optimizer.share and not dist.is_initialized():
         raise L.InvalidArgument("share=True divides work over processes: call init_process_group")
     costs: dict[Any, float] = {}
     wanted = []
-    for p, one, group in todo:
-        layout = _layout(p, group, "")
+    for p, one, group in divided:
+        layout = layout_of(p, group, "")
         settings = optimizer._settings(group)
         key = (
             tuple(p.shape),
@@ -423,15 +420,15 @@ def make_placement(optimizer: Any) -> Placement:
             repr(sorted(settings.items(), key=str)),
         )
         wanted.append((key, settings, layout))
-    for (p, one, group), (key, settings, layout) in zip(todo, wanted):
+    for (p, one, group), (key, settings, layout) in zip(divided, wanted):
         if key not in costs:
             costs[key] = _agreed_cost(optimizer, settings, p, layout, one, placement)
-    for pg in {id(one.group if one else None): one for _, one, _ in todo}.values():
-        mine = [i for i, (_, one, _) in enumerate(todo) if (one and one.group) is (pg and pg.group)]
+    for pg in {id(one.group if one else None): one for _, one, _ in divided}.values():
+        mine = [i for i, (_, one, _) in enumerate(divided) if (one and one.group) is (pg and pg.group)]
         group = pg.group if pg else placement.group
         owners = assign([costs[wanted[i][0]] for i in mine], dist.get_world_size(group))
         for i, owner in zip(mine, owners):
-            p, one, _ = todo[i]
+            p, one, _ = divided[i]
             if one is None:
                 placement.shared[p] = owner
             else:
@@ -440,7 +437,7 @@ def make_placement(optimizer: Any) -> Placement:
 
 
 def _add_dtensor(
-    placement: Placement, p: Any, what: str, matrix: bool, todo: list[Any], group: Any
+    placement: Placement, p: Any, what: str, matrix: bool, divided: list[Any], group: Any
 ) -> None:
     if not matrix:
         if any(type(one).__name__ == "Partial" for one in p.placements):
@@ -459,7 +456,7 @@ def _add_dtensor(
             sizes = _rows(p.shape[0], dist.get_world_size(pg))
             one = Sharded(p, what, pg, sizes)
             placement.sharded[p] = one
-            todo.append((p, one, group))
+            divided.append((p, one, group))
 
 
 def _agreed_cost(
