@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "optim_rig.h"
+#include "scratch.h"
 
 static const rig_param model[] = {
     { .name = "a", .role = MUSEC_ROLE_QK, .rows = 24, .cols = 40 },
@@ -99,6 +100,73 @@ TEST_EACH_DEVICE(deferred_steps_are_those_that_skip, dev)
         if (strstr(rules[i].options, "momentum-dtype") == NULL)
             check_rule(dev, &rules[i], "f32", MUSEC_F64, gpu);
     }
+}
+
+/* Gradients grow and shrink by more than a prediction allows, some parameter's first.  Bounds of the
+ * momentum are the same on the device and on the host, so that directions have the same scale but
+ * for a power of two; one number of the state says whether a step before this one overflowed. */
+TEST_EACH_DEVICE(predictions_that_fail_are_mended_on_the_device, dev)
+{
+    static const double      scale[]   = { 1, 1, 900, 900, 1e-3, 1, 1e6, 1e6, 1e-6, 3 };
+    static const char *const options[] = { "ns-mode=fast", "ns-mode=fast nesterov=yes",
+                                           "ns-mode=paper threshold=rms:1",
+                                           "ns-mode=accurate threshold=rms:2 momentum-init=zero" };
+    if (!ms_device_has(dev, MUSEC_F16)) SKIP("%s has no f16", dev->name);
+    for (size_t i = 0; i < COUNT(options); i++) {
+        rig skip  = rig_makef(dev, MUSEC_F32, model, N, 5, "soft-musec",
+                              "nonfinite=skip operands=f16 %s", options[i]);
+        rig defer = rig_makef(dev, MUSEC_F32, model, N, 5, "soft-musec",
+                              "nonfinite=defer operands=f16 %s", options[i]);
+        for (int64_t t = 0; t < (int64_t)COUNT(scale); t++) {
+            rig *const both[] = { &skip, &defer };
+            for (int k = 0; k < 2; k++) {
+                rig_set_grads(both[k], t, scale[t]);
+                both[k]->without[0] = t == 7;
+                rig_go(both[k]);
+            }
+            for (size_t p = 0; p < N; p++)
+                CHECK(near(&skip, p, &defer, 1e-3), "%s, step %lld: %s is apart by %g", options[i],
+                      (long long)t, model[p].name, rig_apart(&skip, p, &defer, p));
+        }
+        check_counts(&skip, &defer);
+        rig_free(&skip), rig_free(&defer);
+    }
+}
+
+/* What scales are predicted from goes along. */
+TEST_EACH_DEVICE(deferred_steps_resume_to_the_bit, dev)
+{
+    if (!ms_device_has(dev, MUSEC_F16)) SKIP("%s has no f16", dev->name);
+    rig a = rig_make(dev, "soft-musec", "ns-mode=fast nonfinite=defer operands=f16", MUSEC_F32,
+                     model, N, 5);
+    rig b = rig_make(dev, "soft-musec", "ns-mode=fast nonfinite=defer operands=f16", MUSEC_F32,
+                     model, N, 5);
+    const char *path = tmp_path("deferred.safetensors");
+    rig_steps(&a, 0, 6);
+    CHECK_OK(dev, musec_optim_save(a.opt, path));
+    rig_steps(&b, 0, 2);
+    CHECK_OK(dev, musec_optim_load(b.opt, path));
+    rig_copy_weights(&a, &b);
+    rig_steps(&a, 6, 4), rig_steps(&b, 6, 4);
+    rig_check_same(&a, &b, "soft-musec", "resumed");
+    rig_free(&a), rig_free(&b);
+}
+
+/* The workspace comes from step to step, where it is given back in between. */
+TEST_EACH_DEVICE(a_workspace_may_be_given_back_between_steps, dev)
+{
+    rig a = rig_make(dev, "soft-musec", "ns-mode=fast", MUSEC_F32, model, N, 5);
+    rig b = rig_make(dev, "soft-musec", "ns-mode=fast", MUSEC_F32, model, N, 5);
+    for (int64_t t = 0; t < 4; t++) {
+        rig_steps(&a, t, 1);
+        CHECK_OK(dev, musec_ctx_trim(dev));
+        CHECK(dev->scratch.n_chunks == 0, "%d pieces", dev->scratch.n_chunks);
+        rig_steps(&b, t, 1);
+        CHECK(dev->scratch.n_chunks == 1, "%d pieces", dev->scratch.n_chunks);
+    }
+    CHECK(musec_ctx_trim(NULL) == MUSEC_EINVAL, "no context");
+    rig_check_same(&a, &b, "soft-musec", "trimmed");
+    rig_free(&a), rig_free(&b);
 }
 
 TEST_EACH_DEVICE(gradient_scalers_are_followed_without_the_host, dev)

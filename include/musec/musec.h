@@ -152,6 +152,10 @@ typedef struct musec_allocator {
  * has changed nothing, and may be repeated (on a GPU with ns_mode exact: unless an SVD of the
  * solver lacks it, between two groups of matrices). */
 MUSEC_API musec_status musec_ctx_set_allocator(musec_ctx *ctx, const musec_allocator *allocator);
+/* Gives the workspace back, which a context keeps from call to call: the next call that needs one
+ * takes it again.  For callers whose allocator is a pool that lends the memory to other work in
+ * between; with the device's own allocator this costs time (on a GPU it waits). */
+MUSEC_API musec_status musec_ctx_trim(musec_ctx *ctx);
 /* The last failure in words, and the device's name as created; never NULL. */
 MUSEC_API const char *musec_ctx_error(const musec_ctx *ctx);
 MUSEC_API const char *musec_ctx_device(const musec_ctx *ctx);

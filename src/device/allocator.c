@@ -5,7 +5,8 @@
  *
  * A pool gives memory out again as soon as it is freed, to work on the stream that it was taken for
  * first.  Where the context's stream was changed in between, work on the new one may still use it:
- * then a free waits for that. */
+ * then a free waits for that.  The workspace, which may be given back after every call, knows
+ * whether it was. */
 #include <stdint.h>
 
 #include "device/device.h"
@@ -40,7 +41,7 @@ static musec_status counted_alloc(ms_device *d, size_t bytes, void **out)
     return st;
 }
 
-static void counted_free(ms_device *d, void *p)
+static void give_back(ms_device *d, void *p, bool waits)
 {
     if (p == NULL) return;
     d->n_taken--;
@@ -48,8 +49,23 @@ static void counted_free(ms_device *d, void *p)
         d->own_free(d, p);
         return;
     }
-    if (d->changed_stream) (void)d->ops->sync(d); /* a lost device: the memory goes with it */
+    if (waits) (void)d->ops->sync(d); /* a lost device: the memory goes with it */
     d->allocator.free(p, stream_of(d), d->allocator.user);
+}
+
+static void counted_free(ms_device *d, void *p) { give_back(d, p, d->n_streams > 0); }
+
+static musec_status scratch_alloc(void *owner, size_t bytes, void **out)
+{
+    ms_device *d = owner;
+    if (d->scratch.n_chunks == 0) d->scratch_streams = d->n_streams;
+    return d->ops->alloc(d, bytes, out);
+}
+
+static void scratch_free(void *owner, void *p)
+{
+    ms_device *d = owner;
+    give_back(d, p, d->scratch_streams != d->n_streams);
 }
 
 void ms_device_count_memory(ms_device *d)
@@ -58,6 +74,16 @@ void ms_device_count_memory(ms_device *d)
     d->own_free    = d->table.free;
     d->table.alloc = counted_alloc;
     d->table.free  = counted_free;
+    ms_arena_init(&d->scratch, d, scratch_alloc, scratch_free);
+}
+
+musec_status musec_ctx_trim(musec_ctx *ctx)
+{
+    if (ctx == NULL) return MUSEC_EINVAL;
+    const ms_caller caller = ms_device_enter(ctx);
+    if (ctx->scratch.in_use == 0) ms_arena_destroy(&ctx->scratch);
+    ms_device_leave(caller);
+    return MUSEC_OK;
 }
 
 musec_status musec_ctx_set_allocator(musec_ctx *ctx, const musec_allocator *allocator)

@@ -116,18 +116,6 @@ static musec_status unknown(ms_error *why, const char *name)
                    ms_name_hint_of(name, known, COUNT(known)).text);
 }
 
-static musec_status scratch_alloc(void *owner, size_t bytes, void **out)
-{
-    ms_device *d = owner;
-    return d->ops->alloc(d, bytes, out);
-}
-
-static void scratch_free(void *owner, void *p)
-{
-    ms_device *d = owner;
-    d->ops->free(d, p);
-}
-
 static musec_status open_kind(const ms_device_kind *kind, int index, musec_ctx **out, ms_error *why)
 {
     ms_device   *d  = calloc(1, sizeof *d);
@@ -140,7 +128,6 @@ static musec_status open_kind(const ms_device_kind *kind, int index, musec_ctx *
     d->workspace     = kind->workspace;
     d->deterministic = true;
     snprintf(d->name, sizeof d->name, index > 0 ? "%s:%d" : "%s", kind->name, index);
-    ms_arena_init(&d->scratch, d, scratch_alloc, scratch_free);
     if (kind->open != NULL)
         st = kind->open(d, index);
     else if (index > 0) /* a kind without an open function has one device */
@@ -233,8 +220,10 @@ musec_status musec_ctx_set_stream(musec_ctx *ctx, void *stream)
     if (ctx->kind->set_stream != NULL) {
         void *const was = ctx->kind->stream(ctx);
         st              = ctx->kind->set_stream(ctx, stream);
-        ctx->changed_stream =
-            ctx->n_taken > 0 && (ctx->changed_stream || was != ctx->kind->stream(ctx));
+        if (ctx->n_taken == 0)
+            ctx->n_streams = 0;
+        else if (was != ctx->kind->stream(ctx))
+            ctx->n_streams++;
     } else if (stream != NULL && stream != MUSEC_OWN_STREAM)
         st = ms_fail(&ctx->error, MUSEC_ENOTSUP,
                      "the device \"%s\" has no streams: give NULL or MUSEC_OWN_STREAM", ctx->name);

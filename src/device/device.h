@@ -319,7 +319,8 @@ struct musec_ctx {
     void (*own_free)(ms_device *d, void *p);
     musec_allocator allocator;
     size_t          n_taken;
-    bool            changed_stream; /* while memory was out */
+    uint64_t        n_streams;       /* changes of the stream while memory was out, */
+    uint64_t        scratch_streams; /* and how many there were when the workspace was taken */
     uint64_t workspace; /* bytes that a step of an optimizer may use, unless told otherwise */
     /* A number on the device, or NULL.  While it is 0, element ops and scalars that are queued
      * write nothing.  Only devices with streams look at it: on others the host sees the number. */
@@ -329,6 +330,7 @@ struct musec_ctx {
     bool          deterministic;
     /* products take the first algorithm without timing: their shapes are hardly ever repeated */
     bool no_autotune;
+    bool fuses_masks; /* products of 16 bits with a mask write c in one pass, without scratch */
 };
 
 /* What was current on the calling thread when a public call began. */
@@ -397,7 +399,8 @@ void        *ms_device_cuda_stream(ms_device *d);
 ms_caller    ms_device_cuda_enter(ms_device *d);
 uint64_t     ms_device_cuda_attn_workspace(ms_device *d, ms_attn_shape shape);
 
-void ms_device_count_memory(ms_device *d); /* makes the rows alloc and free those of allocator.c */
+/* Makes the rows alloc and free those of allocator.c, and the workspace's. */
+void ms_device_count_memory(ms_device *d);
 
 /* A public call that may reach the device notes what is current on the calling thread before, and
  * restores it afterwards: a caller with several GPUs has its own idea of that. */

@@ -79,8 +79,9 @@ typedef struct ms_gram_prediction {
  * prediction NULL: none. */
 musec_status ms_prepare_scaled(ms_device *d, ms_scaled_mat in, ms_num threshold,
                                const ms_gram_prediction *prediction, ms_prepared *p);
-/* out <- out_scale z x for symmetric z, or out_scale x^T z where x was transposed. */
-musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out);
+/* out <- out_scale z x for symmetric z, or out_scale x^T z where x was transposed; where the mask,
+ * if it has data, is not 0. */
+musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out, ms_vec mask);
 /* An exact operator on matrices with one row or column, where it is a factor. */
 musec_status ms_vector_clip(ms_device *d, double sharpness, const ms_prepared *p, ms_num threshold,
                             ms_mat in, ms_mat out);
@@ -129,6 +130,9 @@ typedef struct ms_stacks {
      * this call.  With them `fast` and `accurate` take one pass less over matrices that change
      * little from call to call. */
     ms_gram_norms gram_norms[MS_STACKS];
+    /* (all matrices), or no data: where it is 0, `out` stays as it is.  By products alone, and not
+     * where they end in decompositions. */
+    ms_vec write;
 } ms_stacks;
 
 static inline ms_stacks ms_stack(ms_scaled_mat in, ms_mat out)

@@ -137,14 +137,17 @@ musec_status ms_prepare_scaled(ms_device *d, ms_scaled_mat in, ms_num threshold,
                                    .diag      = prediction->diag });
 }
 
-musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out)
+musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out, ms_vec mask)
 {
     /* Only rounding tells z from its transpose.  z is a product of stages, and the first one that
      * meets x must be the first one made: the other way about, its gain on small singular values
      * would amplify the rounding of the later ones.  In 16 bits that counts. */
     if (p->transposed && ms_is_16bit(z.dtype)) z = ms_t(z);
-    if (p->transposed) return d->ops->gemm(d, p->out_scale, ms_t(p->x), z, 0.0, out);
-    return d->ops->gemm(d, p->out_scale, z, p->x, 0.0, out);
+    const ms_mat a = p->transposed ? ms_t(p->x) : z, b = p->transposed ? z : p->x;
+    if (mask.data == NULL) return d->ops->gemm(d, p->out_scale, a, b, 0.0, out);
+    return d->ops->product(
+        d,
+        &(ms_product){ .a = a, .b = b, .alpha = ms_const(p->out_scale), .c = out, .mask = mask });
 }
 
 musec_status ms_vector_clip(ms_device *d, double sharpness, const ms_prepared *p, ms_num threshold,

@@ -524,7 +524,9 @@ musec_status ms_soft_begin(ms_device *d, ms_stacks x, ms_num threshold, musec_dt
     int64_t      count     = 0;
     b_coefs      coefs     = { { 0 }, { 0 } };
     musec_status st        = MUSEC_OK;
-    *e = (ms_soft){ .compute_dtype = compute_dtype, .sharp = how.sharp, .square_scale = 1.0 };
+    *e                     = (ms_soft){
+                            .compute_dtype = compute_dtype, .sharp = how.sharp, .square_scale = 1.0, .write = x.write
+    };
     for (int i = 0; i < x.n; i++) {
         count += x.in[i].mat.count;
         if (cached) e->gram_norms[i] = x.gram_norms[i];
@@ -586,7 +588,8 @@ musec_status ms_soft_finish(ms_device *d, ms_soft *e, const ms_mat *out)
          * order is this one */
         const bool   transpose = e->p[i].transposed && !ms_is_16bit(e->compute_dtype);
         const ms_mat z         = ms_mat_slice(e->z, first, out[i].count);
-        TRY(ms_apply(d, &e->p[i], transpose ? ms_t(z) : z, out[i]));
+        TRY(ms_apply(d, &e->p[i], transpose ? ms_t(z) : z, out[i],
+                     ms_vec_slice(e->write, first, out[i].count)));
         TRY(d->ops->scale(d, ms_each(ms_vec_slice(e->residual, first, out[i].count)), out[i]));
     }
 done:

@@ -51,6 +51,7 @@ typedef struct ms_soft {                     /* lives in the scratch of the call
     ms_vec                mean;                         /* m = tr w / r;  B = w - m I */
     ms_vec                alpha, u_min, gain, residual; /* the result is gain * residual * Z X */
     ms_num                reductions; /* that each matrix has gone through (soft_reduction.c) */
+    ms_vec                write;      /* of ms_stacks */
 } ms_soft;
 
 /* How many of b, q, t, y and v are taken: the last where the longest plan has three stages. */

@@ -33,6 +33,30 @@ MS_FN ms_count_step_out ms_eval_count_step(ms_count_step_in in)
     return out;
 }
 
+/* Whether a gradient was averaged by the scale of a prediction that does not hold, and max|G| as the
+ * scale is to have it. */
+MS_FN ms_check_prediction_out ms_eval_check_prediction(ms_check_prediction_in in)
+{
+    const int holds = in.predicted > 0.0 && in.predicted <= DBL_MAX &&
+                      in.observed <= in.predicted && in.observed >= in.predicted / in.slack;
+    ms_check_prediction_out out;
+    out.redo   = holds ? 0.0 : 1.0;
+    out.absmax = holds ? in.predicted : in.observed;
+    return out;
+}
+
+/* The bound of a momentum keep M + add G once it was clipped, which multiplies it by `factor` and
+ * leaves it at most `max`, and the prediction of max|G| at the next step. */
+MS_FN ms_next_bound_out ms_eval_next_bound(ms_next_bound_in in)
+{
+    const double sum =
+        in.factor * ((in.keep != 0.0 ? in.keep * in.bound : 0.0) + in.add * in.absmax);
+    ms_next_bound_out out;
+    out.bound      = sum < in.max ? sum : in.max;
+    out.prediction = in.prediction * in.absmax;
+    return out;
+}
+
 /* The rates of a weight from a learning rate that only the device knows: the decay is a polynomial
  * of it, and the step is proportional to it, or to it and to what the decay leaves. */
 MS_FN ms_step_rates_out ms_eval_step_rates(ms_step_rates_in in)

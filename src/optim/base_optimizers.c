@@ -93,7 +93,7 @@ static musec_status average_scaled(ms_device *d, const ms_direction *p, ms_momen
     const ms_mat  none = { 0 }, m = p->state[0];
     const double  add      = c.add * p->grad_factor;
     const ms_mark mark     = ms_arena_mark(&d->scratch);
-    ms_term       terms[3] = { { .out = p->scaled.mat } };
+    ms_term       terms[3] = { { .out = p->scaled.mat, .mask = p->mask } };
     int           n        = 1;
     musec_status  st       = MUSEC_OK;
 

@@ -72,12 +72,7 @@ done:
     return st;
 }
 
-musec_status ms_ask_gradients(ms_step *s)
-{
-    for (size_t i = 0; i < s->opt->n_params; i++)
-        s->host->observed[i] = 0;
-    return absmax_of_all(s, false, s->host->grad_at);
-}
+musec_status ms_ask_gradients(ms_step *s) { return absmax_of_all(s, false, s->host->grad_at); }
 
 double ms_checked_absmax(const ms_step *s, const ms_member *m)
 {

@@ -4,8 +4,9 @@
  * There they become one number, 1 if the step is taken, and the numbers of steps taken, skipped,
  * and of each parameter, which moments are corrected by (`live`).  Then the whole step is queued
  * under that number as the guard of the device: where it is 0, no element op and no scalar program
- * writes, and these are all that write state and weights.  (An operator's products write what they
- * make of it to scratch.)  A device without a queue has decided by the time it is asked.
+ * writes, and these are all that write state and weights, but for the product by which a clip that
+ * is stored ends, which has it as its mask.  A device without a queue has decided by the time it is
+ * asked.
  *
  * The host counts steps as taken until it polls.  What it chooses by the number of a step is the
  * same from the second on, but for options that are refused here. */
@@ -137,14 +138,17 @@ static void limits_of(const ms_step *s, double *limits)
     const musec_optim *opt = s->opt;
     for (int64_t k = 0; k < s->n_absmax; k++)
         limits[k] = ms_dtype_max(MUSEC_F64);
-    for (size_t i = 0; i < opt->n_groups; i++)
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        const double *observed = s->host->groups[i].observed;
         for (int64_t m = 0; m < opt->groups[i].count; m++) {
             const size_t  p   = opt->groups[i].members[m].param;
             const int64_t at  = s->host->grad_at[p];
             const double  max = ms_max_grad(s, &opt->groups[i], m);
+            if (observed != NULL) limits[observed - s->host->absmax + m] = max;
             for (int64_t b = 0; at >= 0 && b < opt->params[p].weight.count; b++)
                 if (max < limits[at + b]) limits[at + b] = max;
         }
+    }
 }
 
 /* Counts what is too large into excess. */
@@ -186,12 +190,12 @@ done:
 /* Numbers of steps, under the decision, and the corrections of this step. */
 static musec_status count_step(ms_step *s)
 {
-    musec_optim *opt = s->opt;
-    const size_t n   = opt->n_params;
-    double      *has = opt->live_host + live_count(opt), *beta1 = has + n, *beta2 = beta1 + n;
-    const ms_vec steps = live_part(opt, FIRST, n);
-    ms_vec       take;
-    musec_status st = MUSEC_OK;
+    musec_optim  *opt = s->opt;
+    const size_t  n   = opt->n_params;
+    double       *has = opt->live_host + live_count(opt), *beta1 = has + n, *beta2 = beta1 + n;
+    const ms_vec  steps    = live_part(opt, FIRST, n);
+    const int64_t capacity = s->host->capacity;
+    musec_status  st       = MUSEC_OK;
     for (size_t i = 0; i < n; i++) {
         const bool                matrix = (int)opt->params[i].role < MUSEC_MATRIX_ROLES;
         const musec_optim_config *cfg    = matrix ? &opt->cfg : &opt->aux_cfg;
@@ -199,10 +203,10 @@ static musec_status count_step(ms_step *s)
         beta1[i]                         = cfg->beta1;
         beta2[i]                         = cfg->beta2;
     }
-    TRY(ms_scratch_vec(opt->d, (int64_t)n, &take));
-    TRY(repeat(opt, live_part(opt, TAKE, 1).data, MUSEC_F64, take));
+    TRY(ms_scratch_vec(opt->d, (int64_t)n > capacity ? (int64_t)n : capacity, &s->take));
+    TRY(repeat(opt, live_part(opt, TAKE, 1).data, MUSEC_F64, s->take));
     TRY(ms_scalar_count_step(opt->d,
-                             (ms_count_step_nums){ .take     = ms_each(take),
+                             (ms_count_step_nums){ .take     = ms_each(s->take),
                                                    .has_grad = ms_host(has),
                                                    .steps    = ms_each(steps),
                                                    .beta1    = ms_host(beta1),
@@ -289,6 +293,8 @@ int musec_optim_can_capture(const musec_optim *opt, char *why, size_t bytes)
         ms_error_set(&words, "momentum in bf16 is rounded by draws that a graph would repeat");
     else if (opt->last_allocs > 0 || opt->d->scratch.n_chunks > 1)
         ms_error_set(&words, "the workspace grew at the last step: take another one");
+    else if (opt->d->scratch.n_chunks == 0 && opt->d->allocator.alloc == NULL)
+        ms_error_set(&words, "the workspace was given back: take another step");
     else if (opt->live_stale || opt->last_uploads > 0)
         ms_error_set(&words, "the last step sent numbers to the device: take another one");
     else if (opt->last_waits > 0)

@@ -37,8 +37,8 @@ bool ms_group_fuses_rounding(const musec_optim *opt, const ms_group *g)
 
 bool ms_group_predicts(const musec_optim *opt, const ms_group *g)
 {
-    return !opt->deferred && opt->row->stores_clipped_momentum &&
-           opt->cfg.momentum_dtype == MUSEC_MOMENTUM_OWN && ms_group_fuses_rounding(opt, g);
+    return opt->row->stores_clipped_momentum && opt->cfg.momentum_dtype == MUSEC_MOMENTUM_OWN &&
+           ms_group_fuses_rounding(opt, g);
 }
 
 bool ms_group_caches_gram_norms(const musec_optim *opt, const ms_group *g)

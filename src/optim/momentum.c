@@ -76,14 +76,56 @@ static bool in_one_call(const ms_step *s, const ms_group *g, int64_t m, int64_t 
             weight_dtype(opt, g, m) == weight_dtype(opt, g, other));
 }
 
+/* Where max|G| of n members was asked for as they follow each other, and each of a whole weight. */
+static bool asked_in_a_row(const ms_step *s, const ms_group *g, int64_t first, int64_t n,
+                           int64_t *at)
+{
+    for (int64_t m = 0; m < n; m++) {
+        const ms_member *member = &g->members[first + m];
+        const ms_param  *p      = ms_member_param(s->opt, g, first + m);
+        const int64_t    asked  = s->host->grad_at[member->param];
+        if (asked < 0 || g->rows * g->cols != p->weight.rows * p->weight.cols) return false;
+        if (m == 0) *at = asked + member->index;
+        if (asked + member->index != *at + m) return false;
+    }
+    return true;
+}
+
+/* The bounds that scales follow from, and *observed, max|G|, which the next bounds follow from. */
+static musec_status deferred_scales(ms_step *s, const ms_span *span, int64_t first, int64_t n,
+                                    ms_direction *p, ms_vec *observed)
+{
+    const ms_group      *g  = span->g;
+    const ms_group_step *gs = span->gs;
+    int64_t              at = 0;
+    musec_status         st = MUSEC_OK;
+    p->momentum_bound       = ms_each(ms_vec_slice(g->live_bound, first, n));
+    p->grad_absmax          = ms_each(ms_vec_slice(g->live_prediction, first, n));
+    if (p->mode == MS_PREDICTED) return MUSEC_OK;
+    if (gs->redo.data != NULL) {
+        if (p->mode != MS_LOOK_AHEAD) p->mask = ms_vec_slice(gs->redo, first, n);
+        p->grad_absmax = ms_each(ms_vec_slice(gs->live_absmax, first, n));
+        *observed      = ms_vec_slice(s->absmax, gs->observed - s->host->absmax + first, n);
+        return MUSEC_OK;
+    }
+    if (s->inv_scale.data == NULL && asked_in_a_row(s, g, first, n, &at)) {
+        *observed = ms_vec_slice(s->absmax, at, n);
+    } else {
+        TRY(ms_scratch_vec(s->opt->d, n, observed));
+        TRY(s->opt->d->ops->absmax(s->opt->d, p->grad, *observed));
+    }
+    p->grad_absmax = ms_each(*observed);
+done:
+    return st;
+}
+
 /* What the host knows only later comes from the device: the factor of the gradients, which are
- * multiplied by it in a pass of its own, bounds, measured, and corrections of moments. */
+ * multiplied by it in a pass of its own, and corrections of moments. */
 static musec_status deferred_numbers(ms_step *s, const ms_group *g, int64_t first, int64_t n,
                                      ms_direction *p)
 {
     ms_device   *d  = s->opt->d;
     musec_status st = MUSEC_OK;
-    ms_vec       of_m, of_g;
     if (s->inv_scale.data != NULL) {
         ms_term term = { .x_coef = ms_each(ms_vec_slice(s->inv_scale, 0, n)) };
         TRY(ms_scratch_mat(d, g->dtype, n, g->rows, g->cols, &term.out));
@@ -91,13 +133,6 @@ static musec_status deferred_numbers(ms_step *s, const ms_group *g, int64_t firs
         p->grad = term.out;
     }
     p->correct = ms_live_correct(s->opt, g->members[first].param, &p->correct_step);
-    if (p->scaled.mat.data == NULL) return MUSEC_OK;
-    TRY(ms_scratch_vec(d, n, &of_m));
-    TRY(ms_scratch_vec(d, n, &of_g));
-    TRY(d->ops->absmax(d, p->state[0], of_m));
-    TRY(d->ops->absmax(d, p->grad, of_g));
-    p->momentum_bound = ms_each(of_m);
-    p->grad_absmax    = ms_each(of_g);
 done:
     return st;
 }
@@ -120,19 +155,20 @@ static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int
     const int64_t   first  = span->first + from;
     const double   *bounds = mode == MS_LOOK_AHEAD ? g->momentum_bound : span->gs->momentum_bound;
     const ms_mark   mark   = ms_arena_mark(&opt->d->scratch);
-    const musec_optim_config cfg = ms_member_config(s, g, first);
-    ms_direction             p   = { .cfg            = &cfg,
-                                     .mode           = mode,
-                                     .t              = ms_member_param(opt, g, first)->t + 1,
-                                     .coupled_decay  = coupled_decay(s, g, first),
-                                     .out            = ms_mat_slice(out, from, n),
-                                     .scaled         = ms_scaled_slice(scaled, from, n),
-                                     .momentum_bound = ms_host(bounds + first),
-                                     .grad_absmax    = ms_host(span->gs->grad_absmax + first),
-                                     .zero_scale     = zero_scale(opt, g),
-                                     .grad_factor    = s->grad_factor,
-                                     .observed       = ms_vec_slice(observed, from, n) };
-    musec_status             st  = MUSEC_OK;
+    const musec_optim_config cfg    = ms_member_config(s, g, first);
+    ms_direction             p      = { .cfg            = &cfg,
+                                        .mode           = mode,
+                                        .t              = ms_member_param(opt, g, first)->t + 1,
+                                        .coupled_decay  = coupled_decay(s, g, first),
+                                        .out            = ms_mat_slice(out, from, n),
+                                        .scaled         = ms_scaled_slice(scaled, from, n),
+                                        .momentum_bound = ms_host(bounds + first),
+                                        .grad_absmax    = ms_host(span->gs->grad_absmax + first),
+                                        .zero_scale     = zero_scale(opt, g),
+                                        .grad_factor    = s->grad_factor,
+                                        .observed       = ms_vec_slice(observed, from, n) };
+    ms_vec                   absmax = { 0 };
+    musec_status             st     = MUSEC_OK;
 
     if (ms_member_in_groups(opt, g, first)) {
         TRY(gather(opt->d, ms_member_part(s, g, first, MS_GRADS), &p.grad));
@@ -147,9 +183,13 @@ static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int
     if (p.coupled_decay != 0.0) TRY(wide_weights(s, g, first, n, &p.weight));
     p.state[0] = ms_mat_slice(span->momentum, from, n);
     if (opt->deferred) TRY(deferred_numbers(s, g, first, n, &p));
+    if (opt->deferred && p.scaled.mat.data != NULL)
+        TRY(deferred_scales(s, span, first, n, &p, &absmax));
     for (int k = 1; g->base->states[k] != NULL; k++)
         p.state[k] = ms_mat_slice(g->state[k], first, n);
     TRY(g->base->direction(opt->d, &p));
+    if (absmax.data != NULL && mode != MS_LOOK_AHEAD)
+        TRY(ms_update_live_bounds(s, g, first, absmax));
 done:
     ms_arena_reset(&opt->d->scratch, mark);
     return st;
@@ -189,6 +229,12 @@ musec_status ms_average_predicted(ms_step *s)
     }
 done:
     return st;
+}
+
+musec_status ms_average_again(ms_step *s, const ms_span *span)
+{
+    const ms_mat none = { .count = span->n };
+    return compute(s, span, MS_KEEP_STATE, none, span->scaled, (ms_vec){ 0 });
 }
 
 musec_status ms_update_momentum(ms_step *s, ms_span *span)

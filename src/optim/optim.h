@@ -60,6 +60,7 @@ typedef struct ms_direction {
     double        zero_scale;     /* what is scaled to 1 where both are 0 */
     double        grad_factor;    /* on the gradients as they are read */
     ms_vec        observed;       /* MS_PREDICTED: gets max|G| */
+    ms_vec        mask; /* `scaled` alone is wanted: of which matrices; without data, of all */
 } ms_direction;
 
 #define MS_DEFAULT_BASE "sgdm"  /* of optimizers whose base is an option */
@@ -146,6 +147,9 @@ typedef struct ms_group {
     double *momentum_bound;
     /* (count) where ms_group_predicts: max|G| of the last step; 0 where it is unknown. */
     double *last_absmax;
+    /* (count) each, on the device, where a deferred step rounds: the same bounds, and max|G| as
+     * predicted.  There a momentum_bound below 0 says that the device does not know it either. */
+    ms_vec live_bound, live_prediction;
     /* (count) the quantile of the singular values that is D, over their root mean square, as last
      * estimated; 0: never. */
     double             *quantile;
@@ -172,7 +176,6 @@ struct musec_optim {
     ms_attention        *attentions;
     size_t               n_attentions;
     bool                 ready;
-    bool                 reserved; /* workspace.c: the workspace of a step was there once */
     int64_t              t, skipped;
     double               grad_factor; /* of the last step, on its gradients; 1 before the first */
     bool                 deferred;    /* the device decides whether a step is taken (defer.c) */
@@ -227,6 +230,8 @@ bool ms_group_caches_gram_norms(const musec_optim *opt, const ms_group *g);
  * itself. */
 bool ms_groups_fusible(const musec_optim *opt, const ms_group *g, const ms_group *other);
 
+typedef struct ms_step ms_step;
+
 /* ---- workspace (workspace.c) ----------------------------------------------------------------- */
 
 /* Bytes that the operator needs for one matrix, with cached Gram norms or without. */
@@ -235,8 +240,8 @@ uint64_t ms_spectral_bytes(const musec_optim_config *cfg, const ms_group *g, boo
 void ms_choose_chunk(const musec_optim *opt, ms_group *g);
 /* Chooses, once all chunks are known, whether predictions and fused groups fit too. */
 void ms_choose_fusion(musec_optim *opt);
-/* Takes the workspace of a step once, so that none runs out of it halfway. */
-musec_status ms_reserve_workspace(musec_optim *opt);
+/* Takes the workspace of a step as a whole, so that it does not run out of it halfway. */
+musec_status ms_reserve_workspace(ms_step *s);
 
 /* ---- the context of a step ------------------------------------------------------------------- */
 
@@ -267,7 +272,10 @@ typedef struct ms_group_step {
     const double *observed;  /* (count) max|G| as that pass observed it; NULL: it was not run */
     double       *momentum_bound; /* (count) bounds of the momentum before this step */
     double       *grad_absmax;    /* (count) max|G|, as read, that the scales are taken from */
-    bool          done;           /* it was fused with an earlier group */
+    /* (count) each, where a deferred step has checked predictions: on the device, which of them do
+     * not hold, and the max|G| that the scales are taken from */
+    ms_vec redo, live_absmax;
+    bool   done; /* it was fused with an earlier group */
 } ms_group_step;
 
 enum { MS_STEP_NUMBERS = 2 }; /* found_inf and grad_scale */
@@ -286,17 +294,18 @@ typedef struct ms_step_host {
     ms_group_step *groups;              /* (n_groups) */
 } ms_step_host;
 
-typedef struct ms_step {
+struct ms_step {
     musec_optim      *opt;
     const musec_view *grads;
     musec_step_args   args;
     double            grad_factor; /* on gradients as they are read; a prediction, until checked */
     ms_vec            inv_scale;   /* deferred, with a grad_scale: its inverse, (capacity) */
+    ms_vec            take;        /* deferred: whether the step is taken, (capacity) or more */
     bool              report;      /* this step is measured */
     ms_step_host     *host;
     ms_vec            absmax; /* (3 capacity + MS_STEP_NUMBERS) on the device */
     int64_t           n_absmax;
-} ms_step;
+};
 
 /* Members first .. first + n - 1 of a group, and what a step makes of them. */
 typedef struct ms_span {
@@ -347,11 +356,21 @@ musec_status ms_predict_scales(ms_step *s);
 void ms_validate_scales(ms_step *s);
 /* max|G| of a member, as observed by the averaging pass or as checked. */
 double ms_observed_absmax(const ms_step *s, const ms_group *g, int64_t m);
+/* The same behind a deferred decision: checks on the device, and averages again what was averaged
+ * on a prediction that does not hold. */
+musec_status ms_validate_live_scales(ms_step *s);
+/* Updates the bounds of members of a group on the device from their max|G|, and the predictions. */
+musec_status ms_update_live_bounds(ms_step *s, const ms_group *g, int64_t first, ms_vec absmax);
+/* Bounds and predictions of all groups from the device, which waits, and to it. */
+musec_status ms_fetch_live_bounds(musec_optim *opt);
+musec_status ms_send_live_bounds(musec_optim *opt);
 /* Takes scratch for the 16-bit directions of n matrices of a group, and for their scales. */
 musec_status ms_take_scaled(musec_optim *opt, const ms_group *g, int64_t n, ms_scaled_mat *scaled);
 
 /* momentum.c: averages the momentum of all groups whose scales are predicted. */
 musec_status ms_average_predicted(ms_step *s);
+/* Averages members of a predicted span again, where `redo` of its group says so. */
+musec_status ms_average_again(ms_step *s, const ms_span *span);
 /* Updates the state of a span and computes its direction. */
 musec_status ms_update_momentum(ms_step *s, ms_span *span);
 /* Computes the direction of a predicted span in full precision as well, to be measured. */

@@ -385,12 +385,25 @@ done:
     return st;
 }
 
+static musec_status take_live_bounds(musec_optim *opt, ms_group *g)
+{
+    ms_mat       zeros;
+    musec_status st = MUSEC_OK;
+    if (!opt->deferred || !ms_group_fuses_rounding(opt, g)) return MUSEC_OK;
+    TRY(take_stack(opt, 1, 2, g->count, MUSEC_F64, &zeros));
+    g->live_bound      = (ms_vec){ zeros.data, g->count };
+    g->live_prediction = (ms_vec){ g->live_bound.data + g->count, g->count };
+done:
+    return st;
+}
+
 static void free_groups(musec_optim *opt)
 {
     for (size_t i = 0; i < opt->n_groups; i++) {
         for (int k = 0; k < MS_STATES; k++)
             opt->d->ops->free(opt->d, opt->groups[i].state[k].data);
         opt->d->ops->free(opt->d, opt->groups[i].gram_norms.sumsq.data);
+        opt->d->ops->free(opt->d, opt->groups[i].live_bound.data);
         free(opt->groups[i].members);
         free(opt->groups[i].reports);
         free(opt->groups[i].momentum_bound);
@@ -473,6 +486,7 @@ musec_status ms_optim_prepare(musec_optim *opt)
         for (int s = 0; g->base->states[s] != NULL; s++)
             TRY(take_stack(opt, g->count, g->rows, g->cols, ms_state_dtype(opt, g), &g->state[s]));
         TRY(take_gram_norms(opt, g));
+        TRY(take_live_bounds(opt, g));
         g->reports        = calloc((size_t)g->count, sizeof *g->reports);
         g->momentum_bound = calloc((size_t)g->count, sizeof *g->momentum_bound);
         g->last_absmax    = calloc((size_t)g->count, sizeof *g->last_absmax);

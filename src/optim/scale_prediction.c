@@ -25,7 +25,12 @@
  *                f16 has to spare; otherwise the group is averaged again.
  *
  * The scale is the same whether the group was averaged on the prediction or afterwards.  But what
- * is asked of a weight of several blocks is the largest of all of them. */
+ * is asked of a weight of several blocks is the largest of all of them.
+ *
+ * Where the device decides on a step (defer.c), bounds and predictions live there (live_bound,
+ * live_prediction), and so do the checks: averaging again is queued with a mask of the matrices
+ * whose prediction does not hold, which are none as a rule.  The host only knows whether there is
+ * anything to predict from. */
 #include <math.h>
 
 #include "optim/optim.h"
@@ -54,16 +59,21 @@ static bool prediction_holds(const ms_group *g, int64_t m, double observed)
            observed >= predicted / SLACK;
 }
 
+static bool has_unknown_bounds(const musec_optim *opt, const ms_group *g)
+{
+    bool unknown = false;
+    for (int64_t m = 0; ms_group_fuses_rounding(opt, g) && m < g->count; m++)
+        unknown = unknown || g->momentum_bound[m] < 0.0;
+    return unknown;
+}
+
 /* Measures the bounds of momentum that came from a file without them, or from the caller. */
 static musec_status measure_bounds(musec_optim *opt, ms_group *g)
 {
-    const ms_mark mark    = ms_arena_mark(&opt->d->scratch);
-    bool          unknown = false;
+    const ms_mark mark = ms_arena_mark(&opt->d->scratch);
     ms_vec        absmax;
     musec_status  st = MUSEC_OK;
-    for (int64_t m = 0; ms_group_fuses_rounding(opt, g) && m < g->count; m++)
-        unknown = unknown || g->momentum_bound[m] < 0.0;
-    if (!unknown) return MUSEC_OK;
+    if (!has_unknown_bounds(opt, g)) return MUSEC_OK;
     TRY(ms_scratch_vec(opt->d, g->count, &absmax));
     TRY(opt->d->ops->absmax(opt->d, g->state[0], absmax));
     TRY(ms_vec_download(opt->d, absmax, opt->host->absmax));
@@ -71,6 +81,18 @@ static musec_status measure_bounds(musec_optim *opt, ms_group *g)
         if (g->momentum_bound[m] < 0.0) g->momentum_bound[m] = opt->host->absmax[m];
 done:
     ms_arena_reset(&opt->d->scratch, mark);
+    return st;
+}
+
+/* The same on the device, which waits for nothing. */
+static musec_status measure_live_bounds(musec_optim *opt, ms_group *g)
+{
+    musec_status st = MUSEC_OK;
+    if (!has_unknown_bounds(opt, g)) return MUSEC_OK;
+    TRY(opt->d->ops->absmax(opt->d, g->state[0], g->live_bound));
+    for (int64_t m = 0; m < g->count; m++)
+        g->momentum_bound[m] = 0.0;
+done:
     return st;
 }
 
@@ -101,8 +123,23 @@ static bool is_predictable(const ms_step *s, const ms_group *g)
     bool can = ms_group_has_grads(s, g);
     for (int64_t m = 0; can && m < g->count; m++)
         can = ms_step_beta(s, g, m) < 1.0 && ms_member_param(s->opt, g, m)->t > 0 &&
-              g->momentum_bound[m] >= 0.0 && prediction_holds(g, m, predicted_absmax(g, m));
+              (s->opt->deferred ||
+               (g->momentum_bound[m] >= 0.0 && prediction_holds(g, m, predicted_absmax(g, m))));
     return can;
+}
+
+/* Takes memory for the directions of a group that predicts: at every step, so that memory never
+ * grows. */
+static musec_status take_predicted(ms_step *s, const ms_group *g, ms_group_step *gs)
+{
+    musec_optim *opt = s->opt;
+    musec_status st  = MUSEC_OK;
+    if (!opt->predictions_fit || !ms_group_predicts(opt, g) || g->chunk < g->count) return MUSEC_OK;
+    TRY(ms_take_scaled(opt, g, g->count, &gs->scaled));
+    gs->scaled.scale_exponent = gs->scale_exp;
+    gs->predicted             = is_predictable(s, g);
+done:
+    return st;
 }
 
 musec_status ms_take_scaled(musec_optim *opt, const ms_group *g, int64_t n, ms_scaled_mat *scaled)
@@ -130,43 +167,45 @@ musec_status ms_predict_scales(ms_step *s)
     musec_optim *opt = s->opt;
     int64_t      at  = 0;
     musec_status st  = MUSEC_OK;
-    for (size_t i = 0; opt->deferred && i < opt->n_groups; at += opt->groups[i++].count) {
-        s->host->groups[i] = (ms_group_step){ 0 }; /* momentum.c measures instead */
-        start_bounds(s, &opt->groups[i], at, &s->host->groups[i]);
-    }
-    if (opt->deferred) return MUSEC_OK;
     for (size_t i = 0; i < opt->n_groups; i++)
-        TRY(measure_bounds(opt, &opt->groups[i]));
+        TRY(opt->deferred ? measure_live_bounds(opt, &opt->groups[i])
+                          : measure_bounds(opt, &opt->groups[i]));
     for (size_t i = 0; i < opt->n_groups; at += opt->groups[i++].count) {
         const ms_group *g  = &opt->groups[i];
         ms_group_step  *gs = &s->host->groups[i];
-        *gs                = (ms_group_step){ .scale_exp = typical_scale(opt, g) };
+        *gs = (ms_group_step){ .scale_exp = opt->deferred ? 0 : typical_scale(opt, g) };
         start_bounds(s, g, at, gs);
-        if (!opt->predictions_fit || !ms_group_predicts(opt, g) || g->chunk < g->count) continue;
-        TRY(ms_take_scaled(opt, g, g->count, &gs->scaled)); /* at every step: memory never grows */
-        gs->scaled.scale_exponent = gs->scale_exp;
-        gs->predicted             = is_predictable(s, g);
+        TRY(take_predicted(s, g, gs));
+        /* gradients that carry a scale are read without it only once that is known */
+        if (opt->deferred && s->args.grad_scale != NULL) gs->predicted = false;
     }
     TRY(ms_average_predicted(s));
 done:
     return st;
 }
 
+/* What a clip that is stored makes of a bound: `factor` times it, and at most `max`. */
+static void clipped_bound(const musec_optim *opt, const ms_group *g, double *factor, double *max)
+{
+    const double D    = opt->cfg.threshold;
+    const int    rule = opt->cfg.threshold_rule;
+    *factor           = 1.0;
+    *max              = INFINITY;
+    if (!ms_group_stores_clipped(opt, g)) return;
+    if (rule == MUSEC_THRESHOLD_FIXED) *max = D;
+    if (rule == MUSEC_THRESHOLD_RMS)
+        *factor = fmin(D, 1.0) * ms_clip_bend(opt->sharpness, fmin(D, 1.0 / D));
+}
+
 /* The bound of a member's momentum as this step will leave it. */
 static double next_bound(const ms_step *s, const ms_group *g, int64_t m, double observed)
 {
-    const musec_optim       *opt = s->opt;
     const musec_optim_config cfg = ms_member_config(s, g, m);
-    const ms_momentum_coefs  c   = ms_momentum_coefs_at(&cfg, ms_member_param(opt, g, m)->t + 1);
-    const double bound = (c.keep != 0.0 ? c.keep * g->momentum_bound[m] : 0.0) + c.add * observed;
-    const double D     = opt->cfg.threshold;
-    if (!ms_group_stores_clipped(opt, g)) return bound;
-    switch (opt->cfg.threshold_rule) {
-    case MUSEC_THRESHOLD_FIXED: return fmin(bound, D);
-    case MUSEC_THRESHOLD_RMS:
-        return bound * fmin(D, 1.0) * ms_clip_bend(opt->sharpness, fmin(D, 1.0 / D));
-    default: return bound;
-    }
+    const ms_momentum_coefs  c   = ms_momentum_coefs_at(&cfg, ms_member_param(s->opt, g, m)->t + 1);
+    double                   factor, max;
+    clipped_bound(s->opt, g, &factor, &max);
+    return fmin(factor * ((c.keep != 0.0 ? c.keep * g->momentum_bound[m] : 0.0) + c.add * observed),
+                max);
 }
 
 void ms_validate_scales(ms_step *s)
@@ -186,4 +225,94 @@ void ms_validate_scales(ms_step *s)
             if (predicts) g->last_absmax[m] = observed;
         }
     }
+}
+
+/* ---- on the device --------------------------------------------------------------------------- */
+
+musec_status ms_update_live_bounds(ms_step *s, const ms_group *g, int64_t first, ms_vec absmax)
+{
+    const musec_optim_config cfg = ms_member_config(s, g, first);
+    const ms_momentum_coefs  c =
+        ms_momentum_coefs_at(&cfg, ms_member_param(s->opt, g, first)->t + 1);
+    const ms_vec bound = ms_vec_slice(g->live_bound, first, absmax.count);
+    double       factor, max;
+    clipped_bound(s->opt, g, &factor, &max);
+    return ms_scalar_next_bound(
+        s->opt->d,
+        (ms_next_bound_nums){ .keep       = ms_const(c.keep),
+                              .add        = ms_const(c.add),
+                              .bound      = ms_each(bound),
+                              .absmax     = ms_each(absmax),
+                              .factor     = ms_const(factor),
+                              .max        = ms_const(max),
+                              .prediction = ms_const(PREDICTION) },
+        (ms_next_bound_vecs){
+            .bound = bound, .prediction = ms_vec_slice(g->live_prediction, first, absmax.count) });
+}
+
+/* Which predictions of a group hold. */
+static musec_status check_predictions(ms_step *s, const ms_group *g, ms_group_step *gs)
+{
+    const ms_vec observed = ms_vec_slice(s->absmax, gs->observed - s->host->absmax, g->count);
+    musec_status st       = MUSEC_OK;
+    TRY(ms_scratch_vec(s->opt->d, g->count, &gs->redo));
+    TRY(ms_scratch_vec(s->opt->d, g->count, &gs->live_absmax));
+    TRY(ms_scalar_check_prediction(
+        s->opt->d,
+        (ms_check_prediction_nums){ .predicted = ms_each(g->live_prediction),
+                                    .observed  = ms_each(observed),
+                                    .slack     = ms_const(SLACK) },
+        (ms_check_prediction_vecs){ .redo = gs->redo, .absmax = gs->live_absmax }));
+done:
+    return st;
+}
+
+musec_status ms_validate_live_scales(ms_step *s)
+{
+    musec_status st = MUSEC_OK;
+    for (size_t i = 0; i < s->opt->n_groups; i++) {
+        ms_group      *g  = &s->opt->groups[i];
+        ms_group_step *gs = &s->host->groups[i];
+        if (!gs->predicted) continue;
+        TRY(check_predictions(s, g, gs));
+        TRY(ms_average_again(
+            s,
+            &(ms_span){
+                .g = g, .gs = gs, .n = g->count, .momentum = g->state[0], .scaled = gs->scaled }));
+    }
+done:
+    return st;
+}
+
+musec_status ms_fetch_live_bounds(musec_optim *opt)
+{
+    musec_status st = MUSEC_OK;
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        ms_group *g = &opt->groups[i];
+        if (g->live_bound.data == NULL) continue;
+        TRY(measure_live_bounds(opt, g));
+        TRY(ms_vec_download(opt->d, g->live_bound, g->momentum_bound));
+        TRY(ms_vec_download(opt->d, g->live_prediction, g->last_absmax));
+        for (int64_t m = 0; m < g->count; m++)
+            g->last_absmax[m] /= PREDICTION;
+    }
+done:
+    return st;
+}
+
+musec_status ms_send_live_bounds(musec_optim *opt)
+{
+    musec_status st = MUSEC_OK;
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        const ms_group *g     = &opt->groups[i];
+        const size_t    bytes = (size_t)g->count * sizeof(double);
+        if (g->live_bound.data == NULL) continue;
+        for (int64_t m = 0; m < g->count; m++)
+            g->last_absmax[m] *= PREDICTION;
+        TRY(opt->d->ops->upload(opt->d, g->momentum_bound, bytes, g->live_bound.data));
+        TRY(opt->d->ops->upload(opt->d, g->last_absmax, bytes, g->live_prediction.data));
+        TRY(opt->d->ops->sync(opt->d));
+    }
+done:
+    return st;
 }

@@ -76,9 +76,10 @@ static ms_stacks directions_of(const ms_span *spans, int n_spans)
 
 /* update <- f(direction) of all spans by one call, by the rule of their groups. */
 static musec_status apply(musec_optim *opt, const ms_span *spans, int n_spans, ms_num threshold,
-                          bool cached, ms_report *paths)
+                          bool cached, ms_vec write, ms_report *paths)
 {
     ms_stacks x = directions_of(spans, n_spans);
+    x.write     = write;
     for (int i = 0; i < n_spans; i++) {
         const ms_span      *span  = &spans[i];
         const ms_gram_norms norms = span->g->gram_norms;
@@ -96,6 +97,8 @@ musec_status ms_apply_spectral(ms_step *s, ms_span *spans, int n_spans, ms_num *
     musec_optim    *opt   = s->opt;
     const ms_group *group = spans[0].g;
     const ms_stacks x     = directions_of(spans, n_spans);
+    ms_vec          write = { 0 }; /* all */
+    int64_t         n     = 0;
     musec_status    st    = MUSEC_OK;
     *threshold            = ms_const(1.0);
     for (int i = 0; i < n_spans; i++)
@@ -106,14 +109,14 @@ musec_status ms_apply_spectral(ms_step *s, ms_span *spans, int n_spans, ms_num *
     for (int i = 0; i < n_spans; i++) {
         const ms_group *g = spans[i].g;
         spans[i].update   = spans[i].momentum;
-        if (!ms_group_stores_clipped(opt, g) || opt->deferred)
+        n += spans[i].n;
+        if (!ms_group_stores_clipped(opt, g))
             TRY(ms_scratch_mat(opt->d, ms_update_dtype(opt, g), spans[i].n, g->rows, g->cols,
                                &spans[i].update));
     }
-    TRY(apply(opt, spans, n_spans, *threshold, !opt->deferred, paths));
-    for (int i = 0; i < n_spans && opt->deferred; i++) /* the guard is on this, not on products */
-        if (ms_group_stores_clipped(opt, spans[i].g))
-            TRY(opt->d->ops->copy(opt->d, spans[i].update, spans[i].momentum));
+    if (opt->d->guard != NULL && ms_group_stores_clipped(opt, group))
+        write = ms_vec_slice(s->take, 0, n); /* the guard is not on products */
+    TRY(apply(opt, spans, n_spans, *threshold, true, write, paths));
 done:
     return st;
 }
@@ -125,7 +128,7 @@ musec_status ms_apply_spectral_ahead(ms_step *s, ms_span *spans, int n_spans, ms
         const ms_group *g = spans[i].g;
         TRY(ms_scratch_mat(s->opt->d, g->dtype, spans[i].n, g->rows, g->cols, &spans[i].update));
     }
-    TRY(apply(s->opt, spans, n_spans, threshold, false, NULL));
+    TRY(apply(s->opt, spans, n_spans, threshold, false, (ms_vec){ 0 }, NULL));
 done:
     return st;
 }

@@ -297,7 +297,7 @@ static musec_status make_metadata(musec_optim *opt, metadata *all)
     for (size_t i = 0; i < opt->n_params; i++)
         TRY(add_pair(opt, all, STEPS_OF, opt->params[i].name, "%lld", (long long)opt->params[i].t));
     for (size_t i = 0; i < opt->n_groups; i++)
-        if (!opt->deferred && ms_group_fuses_rounding(opt, &opt->groups[i]))
+        if (ms_group_fuses_rounding(opt, &opt->groups[i]))
             TRY(add_bounds(opt, &opt->groups[i], all));
     for (size_t i = 0; i < opt->n_groups; i++)
         TRY(add_quantiles(opt, &opt->groups[i], all));
@@ -342,6 +342,8 @@ musec_status musec_optim_save(musec_optim *opt, const char *path)
     const ms_caller caller = ms_device_enter(opt->d);
     TRY(ms_optim_prepare(opt));
     TRY(ms_poll_live(opt));
+    TRY(ms_take_changes(opt));
+    TRY(ms_fetch_live_bounds(opt));
     TRY(list_items(opt, &all));
     TRY(make_metadata(opt, &meta));
     tensors = calloc(all.n + 1, sizeof *tensors);
@@ -585,6 +587,7 @@ musec_status musec_optim_load(musec_optim *opt, const char *path)
         TRY(all.list[i].weight != NULL ? ms_put_weight(opt, all.list[i].host, all.list[i].weight)
                                        : put(opt->d, all.list[i].host, all.list[i].where));
     TRY(set_bounds(opt, known, factor));
+    TRY(ms_send_live_bounds(opt));
     for (size_t i = 0; i < opt->n_params; i++)
         opt->params[i].t = (int64_t)steps[i];
     opt->t          = (int64_t)t;

@@ -194,7 +194,10 @@ static musec_status take_step(ms_step *s)
 {
     musec_optim *opt = s->opt;
     musec_status st  = MUSEC_OK;
-    if (!opt->deferred) ms_validate_scales(s);
+    if (opt->deferred)
+        TRY(ms_validate_live_scales(s));
+    else
+        ms_validate_scales(s);
     for (size_t i = 0; i < opt->n_groups; i++)
         if (!s->host->groups[i].done) TRY(step_group(s, i));
     for (size_t i = 0; i < opt->n_params; i++)
@@ -220,7 +223,8 @@ static musec_status step(musec_optim *opt, const musec_view *grads, size_t n_gra
     TRY(ms_optim_prepare(opt));
     TRY(check_shapes(opt, grads, n_grads));
     TRY(ms_step_args_take(opt, args, &s.args));
-    TRY(ms_reserve_workspace(opt));
+    TRY(ms_reserve_workspace(&s));
+    opt->last_allocs = opt->d->scratch.n_allocs;
     TRY(ms_take_changes(opt));
     s.host = opt->host;
     TRY(ms_scratch_vec(opt->d, 3 * s.host->capacity + MS_STEP_NUMBERS, &s.absmax));
@@ -250,7 +254,6 @@ musec_status musec_optim_step_with(musec_optim *opt, const musec_view *grads, si
     const int64_t    every  = opt->cfg.report_every;
     const bool       first  = has_first_step(opt, grads, n_grads);
     opt->last_waits = d->n_waits, opt->last_uploads = d->n_uploads;
-    opt->last_allocs = d->scratch.n_allocs;
     opt->last_report = every > 0 && (opt->t + 1) % every == 0;
     musec_status st  = step(opt, grads, n_grads, args);
     opt->last_taken  = st == MUSEC_OK;

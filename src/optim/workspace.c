@@ -73,6 +73,16 @@ uint64_t ms_widening_bytes(const musec_optim *opt, const ms_group *g)
     return sizeof(float) * (apply > small ? apply : small);
 }
 
+/* Bytes of what the last product of a clip that a deferred step stores writes first, where no kernel
+ * writes c by a mask in one pass. */
+static uint64_t masked_product_bytes(const musec_optim *opt, const ms_group *g)
+{
+    const bool fused = opt->d->fuses_masks && ms_is_16bit(g->operands) && g->rows % 8 == 0 &&
+                       g->cols % 8 == 0; /* 16 bytes, which TMA takes */
+    if (!opt->deferred || !ms_group_stores_clipped(opt, g) || fused) return 0;
+    return (uint64_t)(g->rows * g->cols) * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN;
+}
+
 /* Bytes of each matrix in a chunk: direction, update, look-ahead (Nesterov), the widened momentum
  * where it is stored in bf16, and the operator's workspace.  Where averaging rounds the direction
  * to 16 bits, that is the operator's input, and a clip that is stored goes into the state; Muon
@@ -90,23 +100,22 @@ static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
         ms_group_caches_gram_norms(opt, g) && !opt->cfg.nesterov; /* to look ahead */
     const uint64_t each     = ms_dtype_bytes(g->operands),
                    spectral = ms_spectral_bytes(&opt->cfg, g, cached);
-    const uint64_t lean     = (opt->cfg.report_every > 0 ? 1 : 0) + ahead;      /* for reports */
-    const uint64_t deferred = opt->deferred ? 2 * one + 2 * MS_ARENA_ALIGN : 0; /* gradient, clip */
+    const uint64_t lean     = (opt->cfg.report_every > 0 ? 1 : 0) + ahead; /* for reports */
+    const uint64_t product  = masked_product_bytes(opt, g);
     const uint64_t passes   = (wide + each) * r * r + 2 * MS_ARENA_ALIGN;
-    if (ms_group_predicts(opt, g)) return spectral + lean * one + passes;
+    if (ms_group_predicts(opt, g)) return spectral + lean * one + passes + product;
     if (g->spectral_fn == MS_SPECTRAL_POLAR && ms_group_fuses_rounding(opt, g)) {
         const uint64_t result = ms_dtype_bytes(ms_update_dtype(opt, g));
-        return spectral + size * (each + result) + 2 * MS_ARENA_ALIGN + widened * one + passes +
-               deferred;
+        return spectral + size * (each + result) + 2 * MS_ARENA_ALIGN + widened * one + passes;
     }
     return spectral + (2 + ahead + widened) * one + (ms_is_16bit(g->operands) ? passes : 0) +
-           deferred;
+           product;
 }
 
 /* Bytes of the numbers of all matrices (check_gradients.c) and of rates on the device (update.c) */
 static uint64_t numbers_bytes(const musec_optim *opt)
 {
-    const uint64_t decision = opt->deferred ? 4 : 0; /* defer.c */
+    const uint64_t decision = opt->deferred ? 7 : 0; /* defer.c, scale_prediction.c */
     return ((7 + decision) * (uint64_t)opt->host->capacity + MS_STEP_NUMBERS +
             decision * opt->n_params) *
            sizeof(double);
@@ -216,14 +225,28 @@ static uint64_t step_bytes(const musec_optim *opt)
            (opt->predictions_fit ? prediction_bytes(opt) : 0);
 }
 
-musec_status ms_reserve_workspace(musec_optim *opt)
+/* Bytes of the gradients of a chunk, divided by the scale that they carry (momentum.c). */
+static uint64_t rescaled_bytes(const musec_optim *opt)
 {
-    const ms_mark mark = ms_arena_mark(&opt->d->scratch);
-    void         *whole;
-    musec_status  st = MUSEC_OK;
-    if (opt->reserved) return MUSEC_OK;
-    TRY(ms_scratch_bytes(opt->d, step_bytes(opt) / MS_ARENA_ALIGN * MS_ARENA_ALIGN, &whole));
-    opt->reserved = true;
+    uint64_t max = 0;
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        const ms_group *g = &opt->groups[i];
+        const uint64_t  bytes =
+            (uint64_t)(g->chunk * g->rows * g->cols) * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN;
+        if (bytes > max) max = bytes;
+    }
+    return max;
+}
+
+musec_status ms_reserve_workspace(ms_step *s)
+{
+    musec_optim   *opt     = s->opt;
+    const bool     rescale = opt->deferred && s->args.grad_scale != NULL;
+    const uint64_t bytes   = step_bytes(opt) + (rescale ? rescaled_bytes(opt) : 0);
+    const ms_mark  mark    = ms_arena_mark(&opt->d->scratch);
+    void          *whole;
+    musec_status   st = MUSEC_OK;
+    TRY(ms_scratch_bytes(opt->d, bytes / MS_ARENA_ALIGN * MS_ARENA_ALIGN, &whole));
 done:
     ms_arena_reset(&opt->d->scratch, mark);
     return st;
