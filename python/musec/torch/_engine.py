@@ -18,131 +18,19 @@ import torch
 
 from .. import _library as L
 from .. import _registry as R
-from .._operators import device_name, torch_dtype
-from .blocks import Block, Layout
-
-UNSET = -1.0
-ALL = c.c_size_t(-1).value
-OWN_STREAM = c.c_void_p(-1).value
-
-_alloc_t = c.CFUNCTYPE(c.c_void_p, c.c_size_t, c.c_void_p, c.c_void_p)
-_free_t = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_void_p)
-
-
-class AllocatorC(c.Structure):
-    _fields_ = [("alloc", _alloc_t), ("free", _free_t), ("user", c.c_void_p)]
-
-
-class ParamC(c.Structure):
-    _fields_ = [
-        ("name", c.c_char_p),
-        ("role", c.c_int),
-        ("weight", L.View),
-        ("blocks", c.POINTER(Block)),
-        ("n_blocks", c.c_int64),
-        ("lr_factor", c.c_double),
-        ("copy", L.View),
-    ]
-
-
-_double_p = c.POINTER(c.c_double)
-
-
-class StepArgs(c.Structure):
-    _fields_ = [
-        ("size", c.c_uint32),
-        ("reserved", c.c_uint32),
-        ("lr_scale", c.c_double),
-        ("lr", _double_p),
-        ("weight_decay", _double_p),
-        ("beta", _double_p),
-        ("lr_at", c.POINTER(c.c_void_p)),
-        ("grad_scale", c.c_void_p),
-        ("found_inf", c.c_void_p),
-    ]
-
-
-class AttentionC(c.Structure):
-    _fields_ = [
-        ("q", c.c_size_t),
-        ("k", c.c_size_t),
-        *(
-            (name, c.c_int64)
-            for name in (
-                "heads",
-                "kv_heads",
-                "q_row",
-                "q_step",
-                "k_row",
-                "k_step",
-                "head_rows",
-                "k_head_rows",
-                "rot_rows",
-            )
-        ),
-    ]
-
-
-class ReportC(c.Structure):
-    _fields_ = [
-        ("param", c.c_char_p),
-        ("block", c.c_int64),
-        ("rows", c.c_int64),
-        ("cols", c.c_int64),
-        ("step", c.c_int64),
-        ("path", c.c_char * 32),
-        ("threshold", c.c_double),
-        ("update_norm2", c.c_double),
-        ("update_rms", c.c_double),
-        ("update_erank", c.c_double),
-        ("sigma1_over_d", c.c_double),
-        ("share_above", c.c_double),
-        ("weight_norm2", c.c_double),
-        ("update_gain", c.c_double),
-    ]
-
-
-_opt, _size, _status, _text = c.c_void_p, c.c_size_t, c.c_int, c.c_char_p
-L.declare(
-    {
-        "musec_ctx_set_allocator": (_status, [_opt, c.POINTER(AllocatorC)]),
-        "musec_optim_create": (
-            _status,
-            [c.POINTER(c.c_void_p), c.c_void_p, c.POINTER(R.OptimConfig)],
-        ),
-        "musec_optim_add": (_status, [_opt, c.POINTER(ParamC), c.POINTER(_size)]),
-        "musec_optim_set_weight": (_status, [_opt, _size, L.View, L.View]),
-        "musec_step_args_init": (_status, [c.POINTER(StepArgs), _size]),
-        "musec_optim_step_with": (
-            _status,
-            [_opt, c.POINTER(L.View), _size, c.POINTER(StepArgs)],
-        ),
-        "musec_optim_poll": (_status, [_opt]),
-        "musec_optim_can_capture": (c.c_int, [_opt, _text, _size]),
-        "musec_optim_destroy": (c.c_void_p, [_opt]),
-        "musec_optim_workspace": (
-            _status,
-            [_opt, c.POINTER(c.c_uint64), c.POINTER(c.c_uint64)],
-        ),
-        "musec_optim_describe": (_size, [_opt, _text, _size]),
-        "musec_optim_add_attention": (
-            _status,
-            [_opt, c.POINTER(AttentionC), c.POINTER(_size)],
-        ),
-        "musec_optim_set_logits": (_status, [_opt, _size, _double_p, c.c_int64]),
-        "musec_optim_get_report": (_status, [_opt, _size, c.POINTER(ReportC)]),
-        "musec_optim_steps": (c.c_int64, [_opt]),
-        "musec_optim_skipped": (c.c_int64, [_opt]),
-        "musec_optim_state_name": (_text, [_opt, _size, _size]),
-        "musec_optim_state_view": (
-            _status,
-            [_opt, _size, c.c_int64, _text, c.POINTER(L.View)],
-        ),
-        "musec_optim_state_changed": (_status, [_opt, _size]),
-        "musec_optim_get_steps": (_status, [_opt, _size, c.POINTER(c.c_int64)]),
-        "musec_optim_set_steps": (_status, [_opt, _size, c.c_int64]),
-    }
+from .._operators import check_tensor, device_name, torch_dtype
+from ._abi import (
+    ALL,
+    UNSET,
+    AllocatorC,
+    AttentionC,
+    ParamC,
+    ReportC,
+    StepArgs,
+    alloc_t,
+    free_t,
 )
+from .blocks import Block, Layout
 
 _torch_dtypes = {
     L.F32: torch.float32,
@@ -151,6 +39,7 @@ _torch_dtypes = {
     L.F16: torch.float16,
     L.I16: torch.int16,
 }
+_codes = {dtype: code for code, dtype in _torch_dtypes.items() if code != L.I16}
 # PyTorch's names of the library's state; others keep their own.
 _state_names = {"momentum": "momentum_buffer", "m": "exp_avg", "v": "exp_avg_sq"}
 
@@ -163,7 +52,7 @@ class _Memory:
         self.tensors: dict[int, torch.Tensor] = {}
         self.failure: Optional[BaseException] = None
         # kept here, for the library keeps their addresses only
-        self.struct = AllocatorC(_alloc_t(self._alloc), _free_t(self._free), None)
+        self.struct = AllocatorC(alloc_t(self._alloc), free_t(self._free), None)
 
     def _alloc(self, n_bytes: int, stream: Any, user: Any) -> Optional[int]:
         try:
@@ -216,6 +105,12 @@ class Entry:
         return w.dtype, w.device, w.shape, w.stride()
 
     @property
+    def plain(self) -> bool:
+        """Is it stepped where it lies, so that only its address matters to a step?"""
+        w = self.weight
+        return self.source is None and self.staging is None and w.dtype != torch.float16
+
+    @property
     def dense(self) -> torch.Tensor:
         return self.weight if self.staging is None else self.staging
 
@@ -258,7 +153,13 @@ class Engine:
             self._add(entry)
         n = max(len(entries), 1)
         self._views = (L.View * n)(*[entry.view() for entry in entries])
+        self._view_of = [self._views[i] for i in range(n)]  # the same memory: made once
+        self._grads: list[Any] = [None] * n  # address and dtype that a view has
+        for view in self._view_of:
+            view.data = None
         self._weights = [entry.dense.data_ptr() for entry in entries]
+        self._plain = [entry.plain for entry in entries]
+        self._others = [entry for entry in entries if not entry.plain]
         self._numbers = {name: (c.c_double * n)() for name in ("lr", "weight_decay", "beta")}
         self._lr_at = (c.c_void_p * n)()
         self.args = StepArgs()
@@ -269,7 +170,10 @@ class Engine:
         self._told: dict[int, tuple[Any, ...]] = {}
         self._groups = list({id(entry.group): entry.group for entry in entries}.values())
         self._lr_copies: dict[int, torch.Tensor] = {}
-        for index, entry in enumerate(entries):
+        self._note_versions()
+
+    def _note_versions(self) -> None:
+        for entry in self._others:
             entry.version = entry.weight._version
 
     def check(self, status: int) -> None:
@@ -394,26 +298,31 @@ class Engine:
         device, as GradScaler makes them."""
         self.enter()
         self._tell()
-        on_cpu = self.device.type == "cpu"
         kept = []  # what the queue reads is not freed before the call returns
         stepped = []
+        weights, plain, views, told = self._weights, self._plain, self._view_of, self._grads
         for index, (entry, grad) in enumerate(zip(self.entries, grads)):
-            self._place(index, entry)
-            view = self._views[index]
+            weight = entry.weight
+            if not plain[index] or weight.data_ptr() != weights[index]:
+                self._place(index, entry)
+                weight = entry.weight
             if grad is None:
-                view.data = None
+                if told[index] is not None:
+                    views[index].data = told[index] = None
                 continue
-            if not grad.is_contiguous():
-                grad = grad.contiguous()
-            if grad.is_neg():
-                grad = grad.resolve_neg()
-            wanted = entry.dense.dtype
-            if grad.dtype != wanted and (on_cpu or torch.float64 in (grad.dtype, wanted)):
-                grad = grad.to(wanted)
+            dtype = grad.dtype
+            if dtype is not weight.dtype or grad.layout is not torch.strided:
+                grad = self._converted(entry, grad)
+                dtype = grad.dtype
+            if grad.is_neg() or not grad.is_contiguous():
+                grad = grad.resolve_neg().contiguous()
             kept.append(grad)
-            view.data = grad.data_ptr()
-            view.dtype = torch_dtype(grad.dtype)
-            stepped.append(entry)
+            now = (grad.data_ptr(), dtype)
+            if now != told[index]:
+                views[index].data = now[0]
+                views[index].dtype = _codes[dtype]
+                told[index] = now
+            stepped.append(weight)
         self.args.grad_scale = None if grad_scale is None else grad_scale.data_ptr()
         self.args.found_inf = None if found_inf is None else found_inf.data_ptr()
         self.check(
@@ -421,13 +330,27 @@ class Engine:
                 self._opt, self._views, len(self.entries), c.byref(self.args)
             )
         )
-        for entry in stepped:
+        self._give_back()
+        for entry in self._others:
             if entry.staging is not None:
                 entry.weight.copy_(entry.staging)
         if stepped:
-            torch.autograd.graph.increment_version([entry.weight for entry in stepped])
-        for entry in self.entries:
-            entry.version = entry.weight._version
+            torch.autograd.graph.increment_version(stepped)
+        self._note_versions()
+
+    def _converted(self, entry: Entry, grad: torch.Tensor) -> torch.Tensor:
+        """A gradient of another kind than the weight, in a dtype that goes with it."""
+        if grad.layout is not torch.strided or grad.dtype not in _codes:
+            check_tensor(grad, f"the gradient of {entry.name}")
+        dtypes = (grad.dtype, entry.weight.dtype)
+        if self.device.type == "cpu" or torch.float64 in dtypes:
+            grad = grad.to(entry.weight.dtype)
+        return grad
+
+    def _give_back(self) -> None:
+        """The workspace of a step is PyTorch's again, for what forward and backward keep."""
+        if self.device.type == "cuda":
+            self.check(self._lib.musec_ctx_trim(self.context.handle))
 
     def poll(self) -> None:
         self.enter()

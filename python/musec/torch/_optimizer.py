@@ -23,12 +23,12 @@ import torch
 from .. import _library as L
 from .. import _registry as R
 from .._operators import check_tensor
-from ._engine import AttentionC, Engine, Entry
+from ._abi import AttentionC
+from ._engine import Engine, Entry
+from ._options import LIVE, SeenOptions
 from ._params import layout_of, match_saved, name_of
 from ._shared import Placement, is_dtensor, local_of, make_placement
 
-# Options of a group that an engine is told with each step; the others are its own.
-_LIVE = ("lr", "weight_decay", "momentum")
 _AUX = {"lr": "aux_lr", "weight_decay": "aux_weight_decay", "eps": "aux_eps"}
 # What is no option of the library.
 _OURS = ("params", "param_names", "role", "blocks", "maximize", "capturable", "initial_lr")
@@ -46,7 +46,7 @@ class MusecOptimizer(torch.optim.Optimizer):
         self, params: Any, settings: dict[str, Any], process_group: Any = None, share: bool = False
     ) -> None:
         self._engines: list[Engine] = []
-        self._keys: list[Any] = []
+        self._local = False
         self._stale = True
         self._where: dict[Any, tuple[Engine, int]] = {}
         self._attentions: list[tuple[torch.Tensor, torch.Tensor, dict[str, Any]]] = []
@@ -132,7 +132,7 @@ class MusecOptimizer(torch.optim.Optimizer):
         aux = group["role"] not in R.MATRIX_ROLES
         found = {}
         for name, value in group.items():
-            if name in known and name not in _LIVE and not (aux and name not in ("betas", "eps")):
+            if name in known and name not in LIVE and not (aux and name not in ("betas", "eps")):
                 found[name] = value
         if aux:
             betas = found.pop("betas")
@@ -144,17 +144,6 @@ class MusecOptimizer(torch.optim.Optimizer):
         return found
 
     # ---- engines ---------------------------------------------------------------------------------
-
-    def _current_keys(self) -> list[Any]:
-        """What the engines depend on."""
-        return [
-            (
-                group["role"],
-                tuple(_frozen(v) for k, v in group.items() if k not in _LIVE and k != "params"),
-                len(group["params"]),
-            )
-            for group in self.param_groups
-        ]
 
     def _plan(self) -> list[tuple[torch.device, dict[str, Any], list[Entry]]]:
         """Which parameters go to which engine: those of a device with equal options together, and
@@ -211,11 +200,16 @@ class MusecOptimizer(torch.optim.Optimizer):
             if total:
                 engine.set_all_steps(total)
         self._engines, self._where = engines, where
+        self._local = (
+            len(engines) == 1
+            and not self.placement.distributed
+            and all(entry.source is None for entry in engines[0].entries)
+        )
         if self.placement.distributed:
             for p, (values, steps) in kept.items():
                 self._load(p, {**values, "step": steps})
         self._attention_at = [self._attend(*one) for one in self._attentions]
-        self._keys = self._current_keys()
+        self._options = SeenOptions(self.param_groups)
         self._stale = False
         self._show_state()
 
@@ -244,10 +238,11 @@ class MusecOptimizer(torch.optim.Optimizer):
                 shown["step"] = torch.tensor(float(steps))
 
     def _up_to_date(self) -> None:
-        moved = any(
-            entry.now() != entry.made_as for engine in self._engines for entry in engine.entries
-        )
-        if self._stale or moved or self._keys != self._current_keys():
+        moved = False
+        for engine in self._engines:
+            for entry in engine.entries:
+                moved = moved or entry.now() != entry.made_as
+        if self._stale or moved or self._options.changed(self.param_groups):
             for number, group in enumerate(self.param_groups):
                 self._check_group(group, number)
             self._build()
@@ -264,6 +259,27 @@ class MusecOptimizer(torch.optim.Optimizer):
                 loss = closure()
         if not torch.cuda.is_available() or not torch.cuda.is_current_stream_capturing():
             self._up_to_date()
+        scale = getattr(self, "grad_scale", None)
+        found = getattr(self, "found_inf", None)
+        if self._local:
+            self._step_local(scale, found)
+        else:
+            self._step_apart(scale, found)
+        self._calls += 1
+        self._after()
+        return loss
+
+    def _step_local(self, scale: Any, found: Any) -> None:
+        """One engine steps the parameters where they lie."""
+        (engine,) = self._engines
+        grads = [entry.key.grad for entry in engine.entries]
+        if any(group.get("maximize", False) for group in self.param_groups):
+            flips = [entry.group.get("maximize", False) for entry in engine.entries]
+            grads = [-g if g is not None and flip else g for g, flip in zip(grads, flips)]
+        engine.step(grads, _on(scale, engine.device), _on(found, engine.device))
+
+    def _step_apart(self, scale: Any, found: Any) -> None:
+        """Several engines, or several processes, make one step."""
         grads = {}
         for number, group in enumerate(self.param_groups):
             flip = group.get("maximize", False)
@@ -274,8 +290,6 @@ class MusecOptimizer(torch.optim.Optimizer):
                 if grad.layout != torch.strided or grad.is_complex():
                     check_tensor(local_of(grad), f"the gradient of {name_of(group, number, i)}")
                 grads[p] = -grad if flip else grad
-        scale = getattr(self, "grad_scale", None)
-        found = getattr(self, "found_inf", None)
         local = self.placement.gather(grads)
         found = self._found_anywhere(grads, found)
         for engine in self._engines:
@@ -285,9 +299,6 @@ class MusecOptimizer(torch.optim.Optimizer):
                 _on(found, engine.device),
             )
         self.placement.scatter(grads)
-        self._calls += 1
-        self._after()
-        return loss
 
     def _found_anywhere(self, grads: dict[Any, torch.Tensor], found: Any) -> Any:
         """Where several engines, or several processes, make one step, none may take it if another
@@ -543,7 +554,7 @@ class MusecOptimizer(torch.optim.Optimizer):
 
 
 def _of_library(settings: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in settings.items() if k in R.keywords() and k not in _LIVE}
+    return {k: v for k, v in settings.items() if k in R.keywords() and k not in LIVE}
 
 
 def _capturing() -> bool:
@@ -555,9 +566,3 @@ def _on(x: Any, device: torch.device) -> Optional[torch.Tensor]:
     if x is None:
         return None
     return torch.as_tensor(x, dtype=torch.float32, device=device).reshape(())
-
-
-def _frozen(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return tuple(_frozen(v) for v in value)
-    return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
