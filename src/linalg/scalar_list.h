@@ -20,8 +20,10 @@ X(divide, (numerator, denominator), (quotient))
 X(is_excess, (absmax, scale, max), (excess))
 X(decide_step, (excess, found_inf, scale, taken, skipped), (take, taken, skipped))
 X(count_step, (take, has_grad, steps, beta1, beta2), (steps, correct1, correct2))
-X(check_prediction, (predicted, observed, slack), (redo, absmax))
-X(next_bound, (keep, add, bound, absmax, factor, max, prediction), (bound, prediction))
+X(validate_scale,
+  (predicted, observed, slack, m_weight, g_weight, bound, threshold, factor, max, prediction),
+  (redo, absmax, scale, m_coef, g_coef, bound, prediction))
+X(next_bound, (m_weight, g_weight, bound, absmax, factor, max, prediction), (bound, prediction))
 X(step_rates, (lr, size, after, decay0, decay1, decay2), (size, decay))
 X(rms, (factor, rank, scale, sumsq), (threshold))
 X(normalise_gram, (rank, min_ratio, pow2_norm, gram_sumsq, gram_trace, scale, s, sd2),

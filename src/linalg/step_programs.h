@@ -33,27 +33,34 @@ MS_FN ms_count_step_out ms_eval_count_step(ms_count_step_in in)
     return out;
 }
 
-/* Whether a gradient was averaged by the scale of a prediction that does not hold, and max|G| as the
- * scale is to have it. */
-MS_FN ms_check_prediction_out ms_eval_check_prediction(ms_check_prediction_in in)
-{
-    const int holds = in.predicted > 0.0 && in.predicted <= DBL_MAX &&
-                      in.observed <= in.predicted && in.observed >= in.predicted / in.slack;
-    ms_check_prediction_out out;
-    out.redo   = holds ? 0.0 : 1.0;
-    out.absmax = holds ? in.predicted : in.observed;
-    return out;
-}
-
-/* The bound of a momentum keep M + add G once it was clipped, which multiplies it by `factor` and
- * leaves it at most `max`, and the prediction of max|G| at the next step. */
+/* The bound of a momentum m_weight M + g_weight G once it was clipped, which multiplies it by
+ * `factor` and leaves it at most `max`, and the prediction of max|G| at the next step. */
 MS_FN ms_next_bound_out ms_eval_next_bound(ms_next_bound_in in)
 {
     const double sum =
-        in.factor * ((in.keep != 0.0 ? in.keep * in.bound : 0.0) + in.add * in.absmax);
+        in.factor * ((in.m_weight != 0.0 ? in.m_weight * in.bound : 0.0) + in.g_weight * in.absmax);
     ms_next_bound_out out;
     out.bound      = sum < in.max ? sum : in.max;
     out.prediction = in.prediction * in.absmax;
+    return out;
+}
+
+/* Whether a direction was averaged by the scale of a prediction that does not hold, and all that it
+ * takes to average it again; then what the next step predicts from. */
+MS_FN ms_validate_scale_out ms_eval_validate_scale(ms_validate_scale_in in)
+{
+    const int holds = in.predicted > 0.0 && in.predicted <= DBL_MAX &&
+                      in.observed <= in.predicted && in.observed >= in.predicted / in.slack;
+    const double                absmax  = holds ? in.predicted : in.observed;
+    const ms_average_scale_in   average = { in.m_weight, in.g_weight, in.bound, absmax,
+                                            in.threshold };
+    const ms_next_bound_in      next    = { in.m_weight, in.g_weight, in.bound,     in.observed,
+                                            in.factor,   in.max,      in.prediction };
+    const ms_average_scale_out  scaled  = ms_eval_average_scale(average);
+    const ms_next_bound_out     bounds  = ms_eval_next_bound(next);
+    const ms_validate_scale_out out     = { holds ? 0.0 : 1.0, absmax,        scaled.scale,
+                                        scaled.m_coef,     scaled.g_coef, bounds.bound,
+                                        bounds.prediction };
     return out;
 }
 

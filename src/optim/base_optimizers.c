@@ -93,11 +93,14 @@ static musec_status average_scaled(ms_device *d, const ms_direction *p, ms_momen
     const ms_mat  none = { 0 }, m = p->state[0];
     const double  add      = c.add * p->grad_factor;
     const ms_mark mark     = ms_arena_mark(&d->scratch);
-    ms_term       terms[3] = { { .out = p->scaled.mat, .mask = p->mask } };
+    ms_term       terms[3] = { { .out = p->scaled.mat, .mask = p->redo } };
     int           n        = 1;
     musec_status  st       = MUSEC_OK;
 
-    TRY(scaled_coefs(d, p, c, &terms[0].x_coef, &terms[0].y_coef));
+    if (p->redo.data != NULL)
+        terms[0].x_coef = ms_each(p->m_coef), terms[0].y_coef = ms_each(p->g_coef);
+    else
+        TRY(scaled_coefs(d, p, c, &terms[0].x_coef, &terms[0].y_coef));
     if (p->mode == MS_PREDICTED) {
         TRY(d->ops->average(d, terms[0].x_coef, m, terms[0].y_coef, p->grad, p->scaled.mat,
                             p->observed));

@@ -91,7 +91,8 @@ static bool asked_in_a_row(const ms_step *s, const ms_group *g, int64_t first, i
     return true;
 }
 
-/* The bounds that scales follow from, and *observed, max|G|, which the next bounds follow from. */
+/* The bounds that scales follow from, and *observed, max|G|, which the next bounds follow from; no
+ * data where they are there already. */
 static musec_status deferred_scales(ms_step *s, const ms_span *span, int64_t first, int64_t n,
                                     ms_direction *p, ms_vec *observed)
 {
@@ -102,11 +103,9 @@ static musec_status deferred_scales(ms_step *s, const ms_span *span, int64_t fir
     p->momentum_bound       = ms_each(ms_vec_slice(g->live_bound, first, n));
     p->grad_absmax          = ms_each(ms_vec_slice(g->live_prediction, first, n));
     if (p->mode == MS_PREDICTED) return MUSEC_OK;
-    if (gs->redo.data != NULL) {
-        if (p->mode != MS_LOOK_AHEAD) p->mask = ms_vec_slice(gs->redo, first, n);
+    if (gs->live_absmax.data != NULL) {
         p->grad_absmax = ms_each(ms_vec_slice(gs->live_absmax, first, n));
-        *observed      = ms_vec_slice(s->absmax, gs->observed - s->host->absmax + first, n);
-        return MUSEC_OK;
+        return p->mode == MS_LOOK_AHEAD ? MUSEC_OK : ms_validate_live_scales(s, g, first, p);
     }
     if (s->inv_scale.data == NULL && asked_in_a_row(s, g, first, n, &at)) {
         *observed = ms_vec_slice(s->absmax, at, n);
@@ -231,10 +230,20 @@ done:
     return st;
 }
 
-musec_status ms_average_again(ms_step *s, const ms_span *span)
+musec_status ms_average_again(ms_step *s)
 {
-    const ms_mat none = { .count = span->n };
-    return compute(s, span, MS_KEEP_STATE, none, span->scaled, (ms_vec){ 0 });
+    musec_status st = MUSEC_OK;
+    for (size_t i = 0; i < s->opt->n_groups; i++) {
+        ms_group      *g    = &s->opt->groups[i];
+        ms_group_step *gs   = &s->host->groups[i];
+        const ms_span  all  = { .g = g, .gs = gs, .n = g->count, .momentum = g->state[0] };
+        const ms_mat   none = { .count = g->count };
+        if (!gs->predicted) continue;
+        TRY(ms_scratch_vec(s->opt->d, g->count, &gs->live_absmax));
+        TRY(compute(s, &all, MS_KEEP_STATE, none, gs->scaled, (ms_vec){ 0 }));
+    }
+done:
+    return st;
 }
 
 musec_status ms_update_momentum(ms_step *s, ms_span *span)

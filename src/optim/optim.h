@@ -60,7 +60,9 @@ typedef struct ms_direction {
     double        zero_scale;     /* what is scaled to 1 where both are 0 */
     double        grad_factor;    /* on the gradients as they are read */
     ms_vec        observed;       /* MS_PREDICTED: gets max|G| */
-    ms_vec        mask; /* `scaled` alone is wanted: of which matrices; without data, of all */
+    /* Where `scaled` is made again: of which matrices, and the coefficients of M and G; or without
+     * data */
+    ms_vec redo, m_coef, g_coef;
 } ms_direction;
 
 #define MS_DEFAULT_BASE "sgdm"  /* of optimizers whose base is an option */
@@ -272,10 +274,8 @@ typedef struct ms_group_step {
     const double *observed;  /* (count) max|G| as that pass observed it; NULL: it was not run */
     double       *momentum_bound; /* (count) bounds of the momentum before this step */
     double       *grad_absmax;    /* (count) max|G|, as read, that the scales are taken from */
-    /* (count) each, where a deferred step has checked predictions: on the device, which of them do
-     * not hold, and the max|G| that the scales are taken from */
-    ms_vec redo, live_absmax;
-    bool   done; /* it was fused with an earlier group */
+    ms_vec        live_absmax; /* (count) the same on the device, once predictions were checked */
+    bool          done;        /* it was fused with an earlier group */
 } ms_group_step;
 
 enum { MS_STEP_NUMBERS = 2 }; /* found_inf and grad_scale */
@@ -356,9 +356,9 @@ musec_status ms_predict_scales(ms_step *s);
 void ms_validate_scales(ms_step *s);
 /* max|G| of a member, as observed by the averaging pass or as checked. */
 double ms_observed_absmax(const ms_step *s, const ms_group *g, int64_t m);
-/* The same behind a deferred decision: checks on the device, and averages again what was averaged
- * on a prediction that does not hold. */
-musec_status ms_validate_live_scales(ms_step *s);
+/* The same on the device, of members of a predicted group from `first` on: says in p->redo which
+ * are to be averaged again, and how, and updates their bounds and predictions. */
+musec_status ms_validate_live_scales(ms_step *s, const ms_group *g, int64_t first, ms_direction *p);
 /* Updates the bounds of members of a group on the device from their max|G|, and the predictions. */
 musec_status ms_update_live_bounds(ms_step *s, const ms_group *g, int64_t first, ms_vec absmax);
 /* Bounds and predictions of all groups from the device, which waits, and to it. */
@@ -369,8 +369,9 @@ musec_status ms_take_scaled(musec_optim *opt, const ms_group *g, int64_t n, ms_s
 
 /* momentum.c: averages the momentum of all groups whose scales are predicted. */
 musec_status ms_average_predicted(ms_step *s);
-/* Averages members of a predicted span again, where `redo` of its group says so. */
-musec_status ms_average_again(ms_step *s, const ms_span *span);
+/* Behind a deferred decision: checks predictions on the device, and averages again where they do
+ * not hold. */
+musec_status ms_average_again(ms_step *s);
 /* Updates the state of a span and computes its direction. */
 musec_status ms_update_momentum(ms_step *s, ms_span *span);
 /* Computes the direction of a predicted span in full precision as well, to be measured. */

@@ -197,12 +197,17 @@ static void clipped_bound(const musec_optim *opt, const ms_group *g, double *fac
         *factor = fmin(D, 1.0) * ms_clip_bend(opt->sharpness, fmin(D, 1.0 / D));
 }
 
+static ms_momentum_coefs coefs_at(const ms_step *s, const ms_group *g, int64_t m)
+{
+    const musec_optim_config cfg = ms_member_config(s, g, m);
+    return ms_momentum_coefs_at(&cfg, ms_member_param(s->opt, g, m)->t + 1);
+}
+
 /* The bound of a member's momentum as this step will leave it. */
 static double next_bound(const ms_step *s, const ms_group *g, int64_t m, double observed)
 {
-    const musec_optim_config cfg = ms_member_config(s, g, m);
-    const ms_momentum_coefs  c   = ms_momentum_coefs_at(&cfg, ms_member_param(s->opt, g, m)->t + 1);
-    double                   factor, max;
+    const ms_momentum_coefs c = coefs_at(s, g, m);
+    double                  factor, max;
     clipped_bound(s->opt, g, &factor, &max);
     return fmin(factor * ((c.keep != 0.0 ? c.keep * g->momentum_bound[m] : 0.0) + c.add * observed),
                 max);
@@ -231,55 +236,56 @@ void ms_validate_scales(ms_step *s)
 
 musec_status ms_update_live_bounds(ms_step *s, const ms_group *g, int64_t first, ms_vec absmax)
 {
-    const musec_optim_config cfg = ms_member_config(s, g, first);
-    const ms_momentum_coefs  c =
-        ms_momentum_coefs_at(&cfg, ms_member_param(s->opt, g, first)->t + 1);
-    const ms_vec bound = ms_vec_slice(g->live_bound, first, absmax.count);
-    double       factor, max;
+    const int64_t            n   = absmax.count;
+    const ms_momentum_coefs  c   = coefs_at(s, g, first);
+    const ms_next_bound_vecs out = { .bound      = ms_vec_slice(g->live_bound, first, n),
+                                     .prediction = ms_vec_slice(g->live_prediction, first, n) };
+    double                   factor, max;
     clipped_bound(s->opt, g, &factor, &max);
-    return ms_scalar_next_bound(
-        s->opt->d,
-        (ms_next_bound_nums){ .keep       = ms_const(c.keep),
-                              .add        = ms_const(c.add),
-                              .bound      = ms_each(bound),
-                              .absmax     = ms_each(absmax),
-                              .factor     = ms_const(factor),
-                              .max        = ms_const(max),
-                              .prediction = ms_const(PREDICTION) },
-        (ms_next_bound_vecs){
-            .bound = bound, .prediction = ms_vec_slice(g->live_prediction, first, absmax.count) });
+    return ms_scalar_next_bound(s->opt->d,
+                                (ms_next_bound_nums){ .m_weight   = ms_const(c.keep),
+                                                      .g_weight   = ms_const(c.add),
+                                                      .bound      = ms_each(out.bound),
+                                                      .absmax     = ms_each(absmax),
+                                                      .factor     = ms_const(factor),
+                                                      .max        = ms_const(max),
+                                                      .prediction = ms_const(PREDICTION) },
+                                out);
 }
 
-/* Which predictions of a group hold. */
-static musec_status check_predictions(ms_step *s, const ms_group *g, ms_group_step *gs)
+musec_status ms_validate_live_scales(ms_step *s, const ms_group *g, int64_t first, ms_direction *p)
 {
-    const ms_vec observed = ms_vec_slice(s->absmax, gs->observed - s->host->absmax, g->count);
-    musec_status st       = MUSEC_OK;
-    TRY(ms_scratch_vec(s->opt->d, g->count, &gs->redo));
-    TRY(ms_scratch_vec(s->opt->d, g->count, &gs->live_absmax));
-    TRY(ms_scalar_check_prediction(
+    const ms_group_step    *gs        = &s->host->groups[g - s->opt->groups];
+    const int64_t           n         = p->scaled.mat.count;
+    const int64_t           at        = gs->observed - s->host->absmax + first;
+    const ms_momentum_coefs c         = coefs_at(s, g, first);
+    const ms_vec            bound     = ms_vec_slice(g->live_bound, first, n);
+    const ms_vec            predicted = ms_vec_slice(g->live_prediction, first, n);
+    double                  factor, max;
+    musec_status            st = MUSEC_OK;
+    clipped_bound(s->opt, g, &factor, &max);
+    TRY(ms_scratch_vec(s->opt->d, n, &p->redo));
+    TRY(ms_scratch_vec(s->opt->d, n, &p->m_coef));
+    TRY(ms_scratch_vec(s->opt->d, n, &p->g_coef));
+    TRY(ms_scalar_validate_scale(
         s->opt->d,
-        (ms_check_prediction_nums){ .predicted = ms_each(g->live_prediction),
-                                    .observed  = ms_each(observed),
-                                    .slack     = ms_const(SLACK) },
-        (ms_check_prediction_vecs){ .redo = gs->redo, .absmax = gs->live_absmax }));
-done:
-    return st;
-}
-
-musec_status ms_validate_live_scales(ms_step *s)
-{
-    musec_status st = MUSEC_OK;
-    for (size_t i = 0; i < s->opt->n_groups; i++) {
-        ms_group      *g  = &s->opt->groups[i];
-        ms_group_step *gs = &s->host->groups[i];
-        if (!gs->predicted) continue;
-        TRY(check_predictions(s, g, gs));
-        TRY(ms_average_again(
-            s,
-            &(ms_span){
-                .g = g, .gs = gs, .n = g->count, .momentum = g->state[0], .scaled = gs->scaled }));
-    }
+        (ms_validate_scale_nums){ .predicted  = ms_each(predicted),
+                                  .observed   = ms_each(ms_vec_slice(s->absmax, at, n)),
+                                  .slack      = ms_const(SLACK),
+                                  .m_weight   = ms_const(c.keep),
+                                  .g_weight   = ms_const(c.add),
+                                  .bound      = ms_each(bound),
+                                  .threshold  = ms_const(p->zero_scale),
+                                  .factor     = ms_const(factor),
+                                  .max        = ms_const(max),
+                                  .prediction = ms_const(PREDICTION) },
+        (ms_validate_scale_vecs){ .redo       = p->redo,
+                                  .absmax     = ms_vec_slice(gs->live_absmax, first, n),
+                                  .scale      = p->scaled.scale,
+                                  .m_coef     = p->m_coef,
+                                  .g_coef     = p->g_coef,
+                                  .bound      = bound,
+                                  .prediction = predicted }));
 done:
     return st;
 }

@@ -195,7 +195,7 @@ static musec_status take_step(ms_step *s)
     musec_optim *opt = s->opt;
     musec_status st  = MUSEC_OK;
     if (opt->deferred)
-        TRY(ms_validate_live_scales(s));
+        TRY(ms_average_again(s));
     else
         ms_validate_scales(s);
     for (size_t i = 0; i < opt->n_groups; i++)
