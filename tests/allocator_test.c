@@ -72,6 +72,7 @@ static const struct {
     { "soft-musec", "ns-mode=paper nesterov=yes" },
     { "soft-musec", "ns-mode=exact" },
     { "soft-musec", "ns-mode=accurate threshold=rms:1" },
+    { "soft-musec", "ns-mode=fast nonfinite=defer operands=f16" },
     { "musec", "ns-mode=exact threshold=0.2" },
     { "musec", "ns-mode=fast threshold=0.2" },
     { "spectra", "avg-steps=2 avg-epochs=1" },

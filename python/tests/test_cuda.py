@@ -121,7 +121,8 @@ def test_memory_is_pytorchs():
     optimizer.step()
     torch.cuda.synchronize()
     used = torch.cuda.memory_allocated() - before
-    assert used >= 3 * 4 * 1024**2, "weight, gradient and momentum at least"
+    three = 3 * 4 * 1024**2  # weight, gradient and momentum: the workspace was given back
+    assert three <= used <= three + (1 << 20)
     momentum = optimizer.state[w[0]]["momentum_buffer"]
     assert momentum.is_cuda and bool(momentum.any())
     del optimizer, momentum, w
@@ -166,8 +167,22 @@ def test_state_resumes():
     again.load_state_dict(two.state_dict())
     run(again, b, 4, 6)
     for w, v in zip(a, b):
-        # bounds that scales are predicted from are made anew: f16 rounds otherwise, once
+        # bounds that scales follow from are made anew: f16 rounds otherwise than in one run, once
         assert float((w - v).norm() / w.norm()) <= 4 * 0.02 * 2**-11 * 8
+
+
+@pytest.mark.parametrize("name", ["SoftMusec", "Musec", "Muon"])
+def test_saved_and_loaded_go_on_alike(name):
+    """To the bit, though scales of 16 bits are predicted from the steps before."""
+    a = parameters()
+    one = getattr(mt, name)(a, lr=0.02)
+    run(one, a, 6)
+    b = [torch.nn.Parameter(w.detach().clone()) for w in a]
+    two = getattr(mt, name)(b, lr=0.5)
+    two.load_state_dict(one.state_dict())
+    run(one, a, 4, 6)
+    run(two, b, 4, 6)
+    assert all(torch.equal(w, v) for w, v in zip(a, b))
 
 
 def test_cuda_graph():

@@ -330,7 +330,8 @@ struct musec_ctx {
     bool          deterministic;
     /* products take the first algorithm without timing: their shapes are hardly ever repeated */
     bool no_autotune;
-    bool fuses_masks; /* products of 16 bits with a mask write c in one pass, without scratch */
+    bool
+        fuses_epilogues; /* products of 16 bits take epilogue and mask in one pass, without scratch */
 };
 
 /* What was current on the calling thread when a public call began. */

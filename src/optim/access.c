@@ -150,9 +150,10 @@ musec_status musec_optim_state_changed(musec_optim *opt, size_t param)
     return st;
 }
 
-static musec_status forget_norms(musec_optim *opt, const ms_group *g, int64_t m)
+/* What the device has of matrix m from its last step. */
+static musec_status forget_live(musec_optim *opt, const ms_group *g, int64_t m)
 {
-    const ms_vec of[] = { g->gram_norms.sumsq, g->gram_norms.trace };
+    const ms_vec of[] = { g->gram_norms.sumsq, g->gram_norms.trace, g->live_prediction };
     musec_status st   = MUSEC_OK;
     for (size_t k = 0; k < COUNT(of); k++) {
         const ms_mat one = { .data   = of[k].data == NULL ? NULL : of[k].data + m,
@@ -181,8 +182,9 @@ musec_status ms_take_changes(musec_optim *opt)
             if (!p->state_changed) continue;
             /* before the first step the state is not read */
             g->momentum_bound[m] = p->t > 0 ? -1.0 : 0.0;
+            g->last_absmax[m]    = 0.0;
             g->quantile[m]       = 0.0;
-            TRY(forget_norms(opt, g, m));
+            TRY(forget_live(opt, g, m));
         }
     }
     for (size_t i = 0; any && i < opt->n_params; i++)

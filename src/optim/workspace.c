@@ -73,13 +73,18 @@ uint64_t ms_widening_bytes(const musec_optim *opt, const ms_group *g)
     return sizeof(float) * (apply > small ? apply : small);
 }
 
-/* Bytes of what the last product of a clip that a deferred step stores writes first, where no kernel
- * writes c by a mask in one pass. */
+/* Does the device compute products on matrices of a group with epilogue and mask in one pass? */
+static bool fuses_epilogues(const musec_optim *opt, const ms_group *g)
+{
+    const int64_t aligned = 8; /* elements: TMA takes 16 bytes */
+    return opt->d->fuses_epilogues && ms_is_16bit(g->operands) && g->rows % aligned == 0 &&
+           g->cols % aligned == 0;
+}
+
+/* Bytes of what the last product of a clip that a deferred step stores writes before its mask. */
 static uint64_t masked_product_bytes(const musec_optim *opt, const ms_group *g)
 {
-    const bool fused = opt->d->fuses_masks && ms_is_16bit(g->operands) && g->rows % 8 == 0 &&
-                       g->cols % 8 == 0; /* 16 bytes, which TMA takes */
-    if (!opt->deferred || !ms_group_stores_clipped(opt, g) || fused) return 0;
+    if (!opt->deferred || !ms_group_stores_clipped(opt, g) || fuses_epilogues(opt, g)) return 0;
     return (uint64_t)(g->rows * g->cols) * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN;
 }
 
@@ -102,7 +107,8 @@ static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
                    spectral = ms_spectral_bytes(&opt->cfg, g, cached);
     const uint64_t lean     = (opt->cfg.report_every > 0 ? 1 : 0) + ahead; /* for reports */
     const uint64_t product  = masked_product_bytes(opt, g);
-    const uint64_t passes   = (wide + each) * r * r + 2 * MS_ARENA_ALIGN;
+    const uint64_t passes =
+        fuses_epilogues(opt, g) ? 0 : (wide + each) * r * r + 2 * MS_ARENA_ALIGN;
     if (ms_group_predicts(opt, g)) return spectral + lean * one + passes + product;
     if (g->spectral_fn == MS_SPECTRAL_POLAR && ms_group_fuses_rounding(opt, g)) {
         const uint64_t result = ms_dtype_bytes(ms_update_dtype(opt, g));

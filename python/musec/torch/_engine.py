@@ -39,6 +39,7 @@ _torch_dtypes = {
     L.F16: torch.float16,
     L.I16: torch.int16,
 }
+_strided = torch.strided
 _codes = {dtype: code for code, dtype in _torch_dtypes.items() if code != L.I16}
 # PyTorch's names of the library's state; others keep their own.
 _state_names = {"momentum": "momentum_buffer", "m": "exp_avg", "v": "exp_avg_sq"}
@@ -158,8 +159,9 @@ class Engine:
         for view in self._view_of:
             view.data = None
         self._weights = [entry.dense.data_ptr() for entry in entries]
-        self._plain = [entry.plain for entry in entries]
-        self._others = [entry for entry in entries if not entry.plain]
+        self._dtypes = [entry.weight.dtype for entry in entries]
+        self._plain = [(i, entry.weight, entry.made_as) for i, entry in enumerate(entries) if entry.plain]
+        self._others = [(i, entry) for i, entry in enumerate(entries) if not entry.plain]
         self._numbers = {name: (c.c_double * n)() for name in ("lr", "weight_decay", "beta")}
         self._lr_at = (c.c_void_p * n)()
         self.args = StepArgs()
@@ -173,7 +175,7 @@ class Engine:
         self._note_versions()
 
     def _note_versions(self) -> None:
-        for entry in self._others:
+        for _, entry in self._others:
             entry.version = entry.weight._version
 
     def check(self, status: int) -> None:
@@ -288,6 +290,13 @@ class Engine:
         if any(at is not None for _, at, _, _ in live.values()):
             self.args.lr_at = self._lr_at
 
+    def moved(self) -> bool:
+        """Is some weight another one than the library was told of, but for its address?"""
+        for _, w, made in self._plain:
+            if (w.dtype, w.device, w.shape, w.stride()) != made:
+                return True
+        return any(entry.now() != entry.made_as for _, entry in self._others)
+
     def step(
         self,
         grads: Sequence[Optional[torch.Tensor]],
@@ -298,31 +307,13 @@ class Engine:
         device, as GradScaler makes them."""
         self.enter()
         self._tell()
-        kept = []  # what the queue reads is not freed before the call returns
-        stepped = []
-        weights, plain, views, told = self._weights, self._plain, self._view_of, self._grads
-        for index, (entry, grad) in enumerate(zip(self.entries, grads)):
-            weight = entry.weight
-            if not plain[index] or weight.data_ptr() != weights[index]:
-                self._place(index, entry)
-                weight = entry.weight
-            if grad is None:
-                if told[index] is not None:
-                    views[index].data = told[index] = None
-                continue
-            dtype = grad.dtype
-            if dtype is not weight.dtype or grad.layout is not torch.strided:
-                grad = self._converted(entry, grad)
-                dtype = grad.dtype
-            if grad.is_neg() or not grad.is_contiguous():
-                grad = grad.resolve_neg().contiguous()
-            kept.append(grad)
-            now = (grad.data_ptr(), dtype)
-            if now != told[index]:
-                views[index].data = now[0]
-                views[index].dtype = _codes[dtype]
-                told[index] = now
-            stepped.append(weight)
+        weights = self._weights
+        for index, weight, _ in self._plain:
+            if weight.data_ptr() != weights[index]:
+                self._place(index, self.entries[index])
+        for index, entry in self._others:
+            self._place(index, entry)
+        kept = self._point_at(grads)  # what the queue reads is not freed before the call returns
         self.args.grad_scale = None if grad_scale is None else grad_scale.data_ptr()
         self.args.found_inf = None if found_inf is None else found_inf.data_ptr()
         self.check(
@@ -330,13 +321,39 @@ class Engine:
                 self._opt, self._views, len(self.entries), c.byref(self.args)
             )
         )
+        del kept
         self._give_back()
-        for entry in self._others:
+        for _, entry in self._others:
             if entry.staging is not None:
                 entry.weight.copy_(entry.staging)
+        stepped = [e.weight for e, grad in zip(self.entries, grads) if grad is not None]
         if stepped:
             torch.autograd.graph.increment_version(stepped)
         self._note_versions()
+
+    def _point_at(self, grads: Sequence[Optional[torch.Tensor]]) -> list[torch.Tensor]:
+        """Tells the views of the gradients where these are; returns the copies among them."""
+        copies = []
+        views, told, wanted = self._view_of, self._grads, self._dtypes
+        for index, grad in enumerate(grads):
+            if grad is None:
+                if told[index] is not None:
+                    views[index].data = told[index] = None
+                continue
+            dtype = grad.dtype
+            if dtype is not wanted[index] or grad.layout is not _strided:
+                grad = self._converted(self.entries[index], grad)
+                dtype = grad.dtype
+                copies.append(grad)
+            if grad.is_neg() or not grad.is_contiguous():
+                grad = grad.resolve_neg().contiguous()
+                copies.append(grad)
+            now = (grad.data_ptr(), dtype)
+            if now != told[index]:
+                views[index].data = now[0]
+                views[index].dtype = _codes[dtype]
+                told[index] = now
+        return copies
 
     def _converted(self, entry: Entry, grad: torch.Tensor) -> torch.Tensor:
         """A gradient of another kind than the weight, in a dtype that goes with it."""
@@ -440,6 +457,11 @@ class Engine:
                 to.copy_(source.reshape(to.shape))
         self.check(self._lib.musec_optim_state_changed(self._opt, index))
         self.check(self._lib.musec_optim_set_steps(self._opt, index, steps))
+
+    def forget_derived(self) -> None:
+        """Scales and norms that the next step would predict from the one before."""
+        for index in range(len(self.entries)):
+            self.check(self._lib.musec_optim_state_changed(self._opt, index))
 
     def steps(self, index: int = ALL) -> int:
         found = c.c_int64()

@@ -238,10 +238,7 @@ class MusecOptimizer(torch.optim.Optimizer):
                 shown["step"] = torch.tensor(float(steps))
 
     def _up_to_date(self) -> None:
-        moved = False
-        for engine in self._engines:
-            for entry in engine.entries:
-                moved = moved or entry.now() != entry.made_as
+        moved = any(engine.moved() for engine in self._engines)
         if self._stale or moved or self._options.changed(self.param_groups):
             for number, group in enumerate(self.param_groups):
                 self._check_group(group, number)
@@ -371,8 +368,13 @@ class MusecOptimizer(torch.optim.Optimizer):
     @torch._disable_dynamo
     @torch.no_grad()
     def state_dict(self) -> dict[str, Any]:
-        """As of every torch.optim.Optimizer: "state" by index, "param_groups" with the options."""
+        """As of every torch.optim.Optimizer: "state" by index, "param_groups" with the options.
+
+        What the library derived from the state, to round by at the next step, is not in it: it is
+        derived anew, here as where the state is loaded, so that both go on with the same bits."""
         self._refresh()
+        for engine in self._engines:
+            engine.forget_derived()
         return super().state_dict()
 
     @torch._disable_dynamo

@@ -122,6 +122,15 @@ template <typename R, int T> struct combine_op : element_op {
     }
 };
 
+/* One term of listed matrices under a mask: an optimizer averages again what was scaled wrongly,
+ * which is hardly ever anything. */
+struct masked_combine_op : combine_op<float, 1> {
+    static constexpr bool rare = true;
+    template <bool Lists>
+    using Hot = in_f32<float, choice<kinds<MUSEC_F32, MUSEC_F32, MUSEC_F16>,
+                                     kinds<MUSEC_F32, MUSEC_F32, MUSEC_BF16>>>;
+};
+
 template <typename Op>
 static musec_status combine_by(ms_device *d, const ms_mat &x, const ms_mat &y, const ms_term *terms,
                                int n_terms)
@@ -144,6 +153,7 @@ static musec_status combine_by(ms_device *d, const ms_mat &x, const ms_mat &y, c
                          terms[t].diag.each.data != NULL;
         call.positions = call.positions || !is_constant(terms[t].diag, 0.0);
     }
+    if constexpr (Op::rare) return run_lists(d, "combine", op, call, [](Op *, int64_t, int64_t) {});
     return run_elements(d, "combine", op, call);
 }
 
@@ -163,6 +173,8 @@ static musec_status cuda_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term
     assert(n_terms >= 1 && n_terms <= 4);
     for (int t = 0; t < n_terms; t++)
         f64 = f64 || terms[t].out.dtype == MUSEC_F64;
+    if (!f64 && n_terms == 1 && terms[0].mask.data != NULL && y.ptrs != NULL)
+        return combine_by<masked_combine_op>(d, x, y, terms, 1);
     return f64 ? combine_in<double>(d, x, y, terms, n_terms)
                : combine_in<float>(d, x, y, terms, n_terms);
 }

@@ -216,12 +216,12 @@ static musec_status find_chip(ms_device *d, ms_cuda *c, int index)
                        n == 1 ? "" : "s");
     if (cudaGetDeviceProperties(&p, index) != cudaSuccess)
         return ms_fail(&d->error, MUSEC_EDEVICE, "%s: the device does not answer", d->name);
-    c->index        = index;
-    c->capability   = p.major * 10 + p.minor;
-    d->fuses_masks  = c->capability == 90; /* hopper_gemm_1x1.cu */
-    c->sm_count     = p.multiProcessorCount;
-    c->shared_bytes = (int)p.sharedMemPerBlockOptin;
-    c->memory       = p.totalGlobalMem;
+    c->index           = index;
+    c->capability      = p.major * 10 + p.minor;
+    d->fuses_epilogues = c->capability == 90; /* hopper_gemm_1x1.cu */
+    c->sm_count        = p.multiProcessorCount;
+    c->shared_bytes    = (int)p.sharedMemPerBlockOptin;
+    c->memory          = p.totalGlobalMem;
     snprintf(c->chip, sizeof c->chip, "%s", p.name);
     /* Few models have so many matrices that more workspace would make a step faster. */
     if (c->memory / 8 > d->workspace)
