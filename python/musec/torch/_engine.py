@@ -160,7 +160,9 @@ class Engine:
             view.data = None
         self._weights = [entry.dense.data_ptr() for entry in entries]
         self._dtypes = [entry.weight.dtype for entry in entries]
-        self._plain = [(i, entry.weight, entry.made_as) for i, entry in enumerate(entries) if entry.plain]
+        self._plain = [
+            (i, entry.weight, entry.made_as) for i, entry in enumerate(entries) if entry.plain
+        ]
         self._others = [(i, entry) for i, entry in enumerate(entries) if not entry.plain]
         self._numbers = {name: (c.c_double * n)() for name in ("lr", "weight_decay", "beta")}
         self._lr_at = (c.c_void_p * n)()
