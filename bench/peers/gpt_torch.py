@@ -24,22 +24,22 @@ def norm(x):
     return F.rms_norm(x, (x.size(-1),), eps=EPS)
 
 
-def rope_tables(length, base=1024.0):
-    pairs = HEAD // 4  # half of the columns are rotated
+def rope_tables(length, base=1024.0, head=HEAD):
+    pairs = head // 4  # half of the columns are rotated
     turn = base ** (-torch.arange(pairs, dtype=torch.float64) / (pairs - 1))
     angle = torch.arange(length, dtype=torch.float64)[:, None] * turn
-    still = torch.zeros(length, HEAD // 2 - pairs, dtype=torch.float64)
+    still = torch.zeros(length, head // 2 - pairs, dtype=torch.float64)
     angle = torch.cat([angle, still], dim=1).float()
     return angle.cos()[:, None, :], angle.sin()[:, None, :]
 
 
-def rope(x, cos, sin):  # (batch, length, heads, HEAD)
+def rope(x, cos, sin):  # (batch, length, heads, head)
     one, two = norm(x).float().chunk(2, dim=-1)
     return torch.cat([one * cos + two * sin, two * cos - one * sin], dim=-1).type_as(x)
 
 
 class Block(nn.Module):
-    def __init__(self, width, attend):
+    def __init__(self, width, attend, head, linear):
         super().__init__()
 
         def weight(rows, share):
@@ -47,32 +47,38 @@ class Block(nn.Module):
 
         self.qkv, self.out = weight(3 * width, 1.0), weight(width, 0.5)
         self.up, self.down = weight(4 * width, 0.5), weight(4 * width, 0.5)
-        self.attend = attend
+        self.attend, self.head, self.linear = attend, head, linear
 
     def forward(self, x, cos, sin):
         batch, length, width = x.shape
-        q, k, v = F.linear(norm(x), self.qkv).view(batch, length, 3, width // HEAD, HEAD).unbind(2)
+        n = self.linear(norm(x), self.qkv)
+        q, k, v = n.view(batch, length, 3, width // self.head, self.head).unbind(2)
         q, k = rope(q, cos, sin), rope(k, cos, sin)
         y = self.attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
-        x = x + F.linear(y.transpose(1, 2).reshape(batch, length, width), self.out)
-        return x + F.linear(norm(x), self.up).relu().square() @ self.down
+        x = x + self.linear(y.transpose(1, 2).reshape(batch, length, width), self.out)
+        return x + self.linear(self.linear(norm(x), self.up).relu().square(), self.down.T)
 
 
 class Gpt(nn.Module):
-    def __init__(self, layers, width, length, attend):
+    """The model; `linear` multiplies by weights, and activations have the dtype `dtype`, or that of
+    the embedding."""
+
+    def __init__(self, layers, width, length, attend, head=HEAD, vocab=VOCAB, linear=F.linear,
+                 dtype=None):
         super().__init__()
-        self.embed = nn.Parameter(torch.randn(VOCAB, width) * 0.005)
-        self.head = nn.Parameter(torch.randn(VOCAB, width) * 0.005)
-        self.blocks = nn.ModuleList(Block(width, attend) for _ in range(layers))
-        cos, sin = rope_tables(length)
+        self.embed = nn.Parameter(torch.randn(vocab, width) * 0.005)
+        self.head = nn.Parameter(torch.randn(vocab, width) * 0.005)
+        self.blocks = nn.ModuleList(Block(width, attend, head, linear) for _ in range(layers))
+        self.linear, self.dtype = linear, dtype
+        cos, sin = rope_tables(length, head=head)
         self.register_buffer("cos", cos)
         self.register_buffer("sin", sin)
 
     def forward(self, ids, targets):
-        x = norm(F.embedding(ids, self.embed))
+        x = norm(F.embedding(ids, self.embed).to(self.dtype or self.embed.dtype))
         for block in self.blocks:
             x = block(x, self.cos, self.sin)
-        logits = F.linear(norm(x), self.head).float()
+        logits = self.linear(norm(x), self.head).float()
         logits = 23.0 * torch.sigmoid((logits + 5.0) / 7.5)
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
