@@ -225,7 +225,8 @@ def run_torch(cfg, device, precision, text, jitter=False):
     optimizer = make_optimizer(cfg, model, precision)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate_at(cfg))
     tokens, length = cfg["batch"], cfg["max_doc"]
-    ids = torch.tensor([START, *text[: cfg["steps"] * tokens]], device=device)
+    ids = torch.frombuffer(bytearray(text[: cfg["steps"] * tokens]), dtype=torch.uint8)
+    ids = torch.cat([torch.tensor([START]), ids.long()]).to(device)
     factor = tokens / 8.0 if cfg["grad_reduction"] == "sum8" else 1.0
     losses, begin = [], time.time()
     for step in range(cfg["steps"]):
