@@ -258,7 +258,8 @@ def names_of(function: Callable[..., Any]) -> dict[str, str]:
 # ---- contexts ------------------------------------------------------------------------------------
 
 
-_CUDA_LIBRARIES = ("libcublasLt.so.*", "libcusolver.so.*")
+# Their own major versions, above that of their CUDA: cuSOLVER 11 is CUDA 12's.
+_CUDA_LIBRARIES = {"libcublasLt.so": 0, "libcusolver.so": -1}
 _cuda_libraries: list[Any] = []
 
 
@@ -266,13 +267,15 @@ def _take_pytorchs_cuda() -> None:
     """Loads the libraries of CUDA that the C library opens from where PyTorch's wheels have them.
 
     PyTorch itself loads some of them when they are first needed.  The C library asks for them by name,
-    and the dynamic loader then finds what is loaded already."""
+    and the dynamic loader then finds what is loaded already.  Wheels of another CUDA may lie beside
+    them."""
     torch = sys.modules.get("torch")
-    if torch is None or _cuda_libraries or not getattr(torch.version, "cuda", None):
+    major = _cuda_major()
+    if torch is None or _cuda_libraries or not major:
         return
     home = Path(str(torch.__file__)).resolve().parent.parent / "nvidia"
-    for name in _CUDA_LIBRARIES:
-        for path in sorted(home.glob(f"*/lib/{name}"))[:1]:
+    for name, offset in _CUDA_LIBRARIES.items():
+        for path in sorted(home.glob(f"*/lib/{name}.{int(major) + offset}"))[:1]:
             try:
                 _cuda_libraries.append(c.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL))
             except OSError:

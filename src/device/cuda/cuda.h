@@ -94,9 +94,9 @@ typedef struct ms_cuda_symbol {
     void      **to;
 } ms_cuda_symbol;
 
-/* Opens the first of `names` (NULL ends them) that is found, where the system looks for libraries
- * or where CUDA is usually installed, and resolves the symbols.  The message names what is missing
- * and its purpose. */
+/* Opens the first of `names` (NULL ends them) that the process has loaded, else the first that is
+ * found where the system looks for libraries or where CUDA is usually installed, and resolves the
+ * symbols.  The message names what is missing and its purpose. */
 musec_status ms_cuda_library_open(ms_error *e, const char *purpose, const char *const *names,
                                   const ms_cuda_symbol *symbols, size_t n_symbols, void **out);
 void         ms_cuda_library_close(void *library); /* accepts NULL */

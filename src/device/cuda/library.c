@@ -15,10 +15,14 @@ static const char *const places[] = { "",
                                       "/usr/lib/x86_64-linux-gnu/",
                                       "/usr/lib/aarch64-linux-gnu/" };
 
+/* What the process has loaded comes first, the newest of it: PyTorch brings libraries of its own,
+ * and a second version of one would be hundreds of megabytes more. */
 static void *open_first(const char *const *names)
 {
     char  path[512];
     void *library = NULL;
+    for (size_t n = 0; names[n] != NULL && library == NULL; n++)
+        library = dlopen(names[n], RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
     for (size_t n = 0; names[n] != NULL && library == NULL; n++)
         for (size_t i = 0; i < COUNT(places) && library == NULL; i++) {
             snprintf(path, sizeof path, "%s%s", places[i], names[n]);
