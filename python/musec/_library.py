@@ -7,7 +7,9 @@ compares every size and offset.  Nothing is loaded before the first call.
 from __future__ import annotations
 
 import ctypes as c
+import importlib.util
 import os
+import re
 import sys
 import threading
 from pathlib import Path
@@ -158,16 +160,45 @@ _functions: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
+def _bind(loaded: Any, path: str, functions: dict[str, tuple[Any, list[Any]]]) -> None:
+    for name, (result, arguments) in functions.items():
+        try:
+            function = getattr(loaded, name)
+        except AttributeError:
+            raise ImportError(
+                f"{path} has no {name}: it is older than this Python package; "
+                "install the two from the same source"
+            ) from None
+        function.restype, function.argtypes = result, arguments
+
+
 def declare(functions: dict[str, tuple[Any, list[Any]]]) -> None:
-    """Adds functions of the library, before it is loaded."""
+    """Adds functions of the library, which may be loaded already."""
     _functions.update(functions)
+    if _lib is not None:
+        _bind(_lib, _path, functions)
+
+
+_home = Path(__file__).resolve().parent / "_lib"  # the libraries that a wheel has
 
 
 def _cuda_major() -> str:
-    """The major version of the CUDA that PyTorch was built with, if PyTorch is here; else ""."""
+    """The major version of the CUDA that PyTorch was built with, if PyTorch is here; else "".
+
+    PyTorch may be imported later, and takes a second to: it is not imported for its version."""
     torch = sys.modules.get("torch")
-    cuda = getattr(getattr(torch, "version", None), "cuda", None)
-    return str(cuda).split(".")[0] if cuda else ""
+    if torch is not None:
+        cuda = getattr(getattr(torch, "version", None), "cuda", None)
+        return str(cuda).split(".")[0] if cuda else ""
+    try:
+        spec = importlib.util.find_spec("torch")
+        if spec is None or not spec.origin:
+            return ""
+        text = Path(spec.origin).with_name("version.py").read_text()
+    except (ImportError, ValueError, OSError):
+        return ""
+    found = re.search(r"^cuda\b.*=\s*[\"'](\d+)", text, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def _candidates() -> list[str]:
@@ -180,12 +211,21 @@ def _candidates() -> list[str]:
     chosen = os.environ.get("MUSEC_LIBRARY")
     if chosen:
         return [chosen]
-    here = Path(__file__).resolve().parent / "_lib"
-    major = _cuda_major()
+    major = _cuda_major() if any(_home.glob("libmusec-cu*.so")) else ""
     names = [f"libmusec-cu{major}.so"] if major else []
     names.append("libmusec.so")
-    found = [str(here / name) for name in names if (here / name).exists()]
+    found = [str(_home / name) for name in names if (_home / name).exists()]
     return found + ["libmusec.so.0", "libmusec.so"]
+
+
+def _cuda_words() -> str:
+    """Why a wheel's library without CUDA was taken though it has others; "" if that is not so."""
+    versions = sorted(p.stem[len("libmusec-cu") :] for p in _home.glob("libmusec-cu*.so"))
+    if not versions or _path != str(_home / "libmusec.so"):
+        return ""
+    major = _cuda_major()
+    theirs = f"PyTorch here is of CUDA {major}" if major else "no PyTorch with CUDA is here"
+    return f"; this package has libraries for CUDA {', '.join(versions)}, and {theirs}"
 
 
 def lib() -> Any:
@@ -203,15 +243,7 @@ def lib() -> Any:
             except OSError as e:
                 reasons.append(str(e))
                 continue
-            for name, (result, arguments) in _functions.items():
-                try:
-                    function = getattr(loaded, name)
-                except AttributeError:
-                    raise ImportError(
-                        f"{path} has no {name}: it is older than this Python package; "
-                        "install the two from the same source"
-                    ) from None
-                function.restype, function.argtypes = result, arguments
+            _bind(loaded, path, _functions)
             _lib, _path = loaded, path
             return _lib
     raise ImportError(
@@ -295,10 +327,12 @@ class Context:
         if device.startswith("cuda"):
             _take_pytorchs_cuda()
         why = c.create_string_buffer(1024)
-        check_why(
-            self._lib.musec_ctx_create_why(c.byref(self.handle), device.encode(), why, len(why)),
-            why,
+        status = self._lib.musec_ctx_create_why(
+            c.byref(self.handle), device.encode(), why, len(why)
         )
+        if status != 0:
+            words = _cuda_words() if device.startswith("cuda") else ""
+            raise_status(status, why.value.decode() + words)
 
     def check(self, status: int) -> None:
         if status != 0:

@@ -104,6 +104,21 @@ def test_a_missing_library_says_what_to_do():
     assert done.returncode != 0 and "pip install ." in done.stderr
 
 
+def test_the_library_may_be_loaded_before_pytorch_is_imported():
+    pytest.importorskip("torch")
+    program = (
+        "import musec; musec.clip([[3.0]], 1.0)\n"
+        "import torch, musec.torch\n"
+        "w = torch.nn.Parameter(torch.ones(2, 2)); w.grad = torch.eye(2)\n"
+        "musec.torch.SoftMusec([w], lr=0.1).step()\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_info():
     done = subprocess.run(
         [sys.executable, "-m", "musec", "info", "--json"],
