@@ -118,7 +118,7 @@ def gram(**options):
     return lambda p: module.Muon(p, lr=0.02, gram_newton_schulz_restart_iterations=[2], **options)
 
 
-# name, what makes the optimizer, whether it needs a GPU; the quickest to compile first
+# name, what makes the optimizer, whether it has kernels of its own; the quickest to compile first
 PEERS = [
     ("emerging_optimizers Muon", emerging, {}, False),
     ("gram_newton_schulz Muon", gram, {"ns_use_kernels": False}, False),
@@ -166,9 +166,9 @@ def check_peer(name, make, options):
 
 def check():
     good = True
-    for name, make, options, needs_gpu in PEERS:
+    for name, make, options, has_kernels in PEERS:
         try:
-            if needs_gpu:
+            if has_kernels:
                 print(f"{name}: needs a GPU")
             else:
                 good &= check_peer(name, make, options)
@@ -196,6 +196,9 @@ def extend(parser):
     parser.add_argument("--peers", metavar="DIR", help="where packages of others lie")
     parser.add_argument("--only-peers", action="store_true",
                         help="of musec and torch.optim, Muon alone")
+    parser.add_argument("--plain", action="store_true",
+                        help="packages of others as they come alone, not their own kernels, whose "
+                             "tuning takes minutes")
     parser.add_argument("--limit", type=int, default=90, metavar="S",
                         help="seconds for a row of another package [%(default)s]")
     parser.add_argument("--check", action="store_true", help="whether those work, on the CPU")
@@ -229,8 +232,8 @@ def main():
             )
         if given.musec:
             own_figure(given.musec, size)
-    for name, make, options, _ in PEERS:
-        for size in sizes:
+    for name, make, options, has_kernels in PEERS:
+        for size in [] if has_kernels and given.plain else sizes:
             bench_peer(name, make, options, size, given.limit)
     table()
 
