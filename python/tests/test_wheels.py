@@ -112,7 +112,9 @@ def installed(tmp_path):
     def make(names, cuda):
         site = tmp_path / "site"
         source = Path(musec.__file__).parent
-        shutil.copytree(source, site / "musec", ignore=shutil.ignore_patterns("_lib", "__pycache__"))
+        shutil.copytree(
+            source, site / "musec", ignore=shutil.ignore_patterns("_lib", "__pycache__")
+        )
         (site / "musec/_lib").mkdir()
         for name in names:
             (site / "musec/_lib" / name).symlink_to(Path(musec.library_path()).resolve())
