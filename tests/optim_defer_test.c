@@ -102,9 +102,8 @@ TEST_EACH_DEVICE(deferred_steps_are_those_that_skip, dev)
     }
 }
 
-/* Gradients grow and shrink by more than a prediction allows, some parameter's first.  Bounds of the
- * momentum are the same on the device and on the host, so that directions have the same scale but
- * for a power of two; one number of the state says whether a step before this one overflowed. */
+/* Gradients grow and shrink by more than a prediction allows.  Bounds of the momentum are the same
+ * on the device and on the host, so that directions have the same scale but for a power of two. */
 TEST_EACH_DEVICE(predictions_that_fail_are_mended_on_the_device, dev)
 {
     static const double      scale[]   = { 1, 1, 900, 900, 1e-3, 1, 1e6, 1e6, 1e-6, 3 };

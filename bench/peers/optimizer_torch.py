@@ -13,6 +13,9 @@ Over the matrices that musec bench step has: a model of L layers of width w has 
     peak_mb     PyTorch's peak of memory during a step, above weights, gradients and state
     first_s     for a peer, seconds until its first step was done, compiling and tuning included
 
+and for SoftMusec, Muon and torch.optim.Muon, as "training", a step of training a whole model on 8192
+tokens, in bf16 with float32 weights: ms, and peak_mb of all that it takes.
+
 --musec is the program, whose own `bench step` figure is printed beside them.
 
 Muon of other packages is measured where they can be imported, from --peers DIR too: dion,
@@ -34,7 +37,8 @@ import time
 
 import torch
 
-from torch_timing import SIZES, arguments, median_ms, put, table
+from gpt_torch import Gpt, attention
+from torch_timing import SIZES, VOCAB, arguments, median_ms, put, table
 
 import musec.torch as mt
 
@@ -204,6 +208,37 @@ def extend(parser):
     parser.add_argument("--check", action="store_true", help="whether those work, on the CPU")
 
 
+def training(name, size, make, tokens=8192):
+    """Forward, backward and step of the model, whose tables go to AdamW."""
+    layers, width, length = SIZES[size]
+    model = Gpt(layers, width, length, attention("sdpa", length, False), linear=in_bf16,
+                dtype=torch.bfloat16).cuda()  # fmt: skip
+    optimizers = [
+        make(list(model.blocks.parameters())),
+        torch.optim.AdamW([model.embed, model.head], fused=True),
+    ]
+    ids = torch.randint(VOCAB, (tokens // length, length), device="cuda")
+
+    def step():
+        model(ids, ids).backward()
+        for one in optimizers:
+            one.step()
+            one.zero_grad()
+
+    step()
+    torch.cuda.reset_peak_memory_stats()
+    ms = median_ms(step)
+    peak = torch.cuda.max_memory_allocated() / 2**20
+    put(f"training, {name}", f"{size}, {tokens} tokens", ms, peak_mb=peak)
+    del model, optimizers
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+def in_bf16(x, w):
+    return torch.nn.functional.linear(x, w.to(x.dtype))
+
+
 def main():
     sizes, given = arguments(__doc__, extend)
     if given.peers:
@@ -230,6 +265,10 @@ def main():
                 size,
                 lambda p: torch.optim.AdamW(p, lr=1e-3, fused=True),
             )
+            training("SoftMusec", size, lambda p: mt.SoftMusec(p, lr=0.02, report_every=0))
+            training("Muon", size, lambda p: mt.Muon(p, lr=0.02, report_every=0))
+            if hasattr(torch.optim, "Muon"):
+                training("torch.optim.Muon", size, lambda p: torch.optim.Muon(p, lr=0.02))
         if given.musec:
             own_figure(given.musec, size)
     for name, make, options, has_kernels in PEERS:

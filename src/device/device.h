@@ -330,8 +330,7 @@ struct musec_ctx {
     bool          deterministic;
     /* products take the first algorithm without timing: their shapes are hardly ever repeated */
     bool no_autotune;
-    bool
-        fuses_epilogues; /* products of 16 bits take epilogue and mask in one pass, without scratch */
+    bool fuses_epilogues; /* products of 16 bits have epilogue and mask in one pass */
 };
 
 /* What was current on the calling thread when a public call began. */

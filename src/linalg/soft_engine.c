@@ -524,9 +524,8 @@ musec_status ms_soft_begin(ms_device *d, ms_stacks x, ms_num threshold, musec_dt
     int64_t      count     = 0;
     b_coefs      coefs     = { { 0 }, { 0 } };
     musec_status st        = MUSEC_OK;
-    *e                     = (ms_soft){
-                            .compute_dtype = compute_dtype, .sharp = how.sharp, .square_scale = 1.0, .write = x.write
-    };
+    *e       = (ms_soft){ .compute_dtype = compute_dtype, .sharp = how.sharp, .square_scale = 1.0 };
+    e->write = x.write;
     for (int i = 0; i < x.n; i++) {
         count += x.in[i].mat.count;
         if (cached) e->gram_norms[i] = x.gram_norms[i];

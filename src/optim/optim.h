@@ -361,8 +361,9 @@ double ms_observed_absmax(const ms_step *s, const ms_group *g, int64_t m);
 musec_status ms_validate_live_scales(ms_step *s, const ms_group *g, int64_t first, ms_direction *p);
 /* Updates the bounds of members of a group on the device from their max|G|, and the predictions. */
 musec_status ms_update_live_bounds(ms_step *s, const ms_group *g, int64_t first, ms_vec absmax);
-/* Bounds and predictions of all groups from the device, which waits, and to it. */
-musec_status ms_fetch_live_bounds(musec_optim *opt);
+/* Numbers of steps, bounds and predictions as they are now from the device, which waits; and the
+ * bounds and predictions of all groups to it. */
+musec_status ms_fetch_live(musec_optim *opt);
 musec_status ms_send_live_bounds(musec_optim *opt);
 /* Takes scratch for the 16-bit directions of n matrices of a group, and for their scales. */
 musec_status ms_take_scaled(musec_optim *opt, const ms_group *g, int64_t n, ms_scaled_mat *scaled);

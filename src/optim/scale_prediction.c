@@ -290,9 +290,11 @@ done:
     return st;
 }
 
-musec_status ms_fetch_live_bounds(musec_optim *opt)
+musec_status ms_fetch_live(musec_optim *opt)
 {
     musec_status st = MUSEC_OK;
+    TRY(ms_poll_live(opt));
+    TRY(ms_take_changes(opt));
     for (size_t i = 0; i < opt->n_groups; i++) {
         ms_group *g = &opt->groups[i];
         if (g->live_bound.data == NULL) continue;

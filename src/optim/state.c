@@ -246,12 +246,11 @@ static void name_member(const musec_optim *opt, const ms_member *m, member_name 
 /* Adds the bounds of a group that are known. */
 static musec_status add_bounds(musec_optim *opt, const ms_group *g, metadata *all)
 {
-    const size_t bytes = (size_t)g->count * sizeof(double);
-    double      *norms = calloc(2, bytes);
+    ms_vec       both  = { g->gram_norms.sumsq.data, 2 * g->count }; /* they lie in a row */
+    double      *norms = calloc((size_t)both.count, sizeof *norms);
     musec_status st    = MUSEC_OK;
     if (norms == NULL) TRY(no_memory(opt));
-    if (g->gram_norms.sumsq.data != NULL) /* the two lie in a row */
-        TRY(opt->d->ops->download(opt->d, g->gram_norms.sumsq.data, 2 * bytes, norms));
+    if (both.data != NULL) TRY(ms_vec_download(opt->d, both, norms));
     for (int64_t m = 0; m < g->count; m++) {
         const double known[] = { g->momentum_bound[m], g->last_absmax[m], norms[m],
                                  norms[g->count + m] };
@@ -341,9 +340,7 @@ musec_status musec_optim_save(musec_optim *opt, const char *path)
     if (opt == NULL || path == NULL) return MUSEC_EINVAL;
     const ms_caller caller = ms_device_enter(opt->d);
     TRY(ms_optim_prepare(opt));
-    TRY(ms_poll_live(opt));
-    TRY(ms_take_changes(opt));
-    TRY(ms_fetch_live_bounds(opt));
+    TRY(ms_fetch_live(opt));
     TRY(list_items(opt, &all));
     TRY(make_metadata(opt, &meta));
     tensors = calloc(all.n + 1, sizeof *tensors);
@@ -528,6 +525,7 @@ static musec_status set_bounds(musec_optim *opt, const bounds *b, double factor)
             TRY(opt->d->ops->sync(opt->d)); /* norms goes */
         }
     }
+    TRY(ms_send_live_bounds(opt));
 done:
     free(norms);
     return st;
@@ -587,7 +585,6 @@ musec_status musec_optim_load(musec_optim *opt, const char *path)
         TRY(all.list[i].weight != NULL ? ms_put_weight(opt, all.list[i].host, all.list[i].weight)
                                        : put(opt->d, all.list[i].host, all.list[i].where));
     TRY(set_bounds(opt, known, factor));
-    TRY(ms_send_live_bounds(opt));
     for (size_t i = 0; i < opt->n_params; i++)
         opt->params[i].t = (int64_t)steps[i];
     opt->t          = (int64_t)t;
