@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/stack.h"
 #include "cli/watch_server.h"
+#include "comm/comm.h"
 #include "core/table.h"
 #include "core/thread.h"
 #include "data/http.h"
@@ -253,7 +254,9 @@ done:
 struct facts {
     char               blas[256];
     int                threads;
-    const char        *measured_on; /* NULL: not measured */
+    bool               has_mpi;
+    char               mpi[DESCRIPTION]; /* which one, or why there is none */
+    const char        *measured_on;      /* NULL: not measured */
     const struct peak *peak;
 };
 
@@ -294,6 +297,7 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
             "absent; for the page of musec watch install libmicrohttpd-dev and build again");
     VERSION("libcurl", ms_http_version(),
             "absent; for data get install libcurl4-openssl-dev and build again");
+    ROW("mpi", "%s%s", facts->has_mpi ? "" : "absent; for training on several ranks: ", facts->mpi);
     for (size_t i = 0; i < COUNT(programs); i++) {
         if (find_program(programs[i].program, path, sizeof path))
             ROW("program", "%s: %s", programs[i].program, path);
@@ -376,8 +380,8 @@ static musec_status print_json(ms_error *error, const struct facts *facts)
         json_object_set_new(libraries, library.name,
                             library.version != NULL ? ms_json_string(library.version)
                                                     : json_null());
-    ms_json_add(libraries, "libmicrohttpd=%s libcurl=%s", ms_watch_server_version(),
-                ms_http_version());
+    ms_json_add(libraries, "libmicrohttpd=%s libcurl=%s mpi=%s", ms_watch_server_version(),
+                ms_http_version(), facts->has_mpi ? facts->mpi : NULL);
     ms_json_add(root,
                 "version=%s build=%s devices=%p threads=%lld libraries=%p programs=%p peak=%p",
                 musec_version(), build_text, (void *)devices_json(), (long long)facts->threads,
@@ -393,6 +397,7 @@ static musec_status run(ms_error *error, const struct args *a)
     musec_status st;
 
     ms_device_cpu_describe(NULL, facts.blas, sizeof facts.blas);
+    facts.has_mpi = ms_comm_mpi_describe(facts.mpi, sizeof facts.mpi);
     if (a->device != NULL)
         TRY(ms_cli_open(error, a->device, &ctx));
     else /* the rows of the devices have the reasons */

@@ -23,6 +23,7 @@ if grep -q '^device *cuda: ' stdout; then
 else
     skip "no CUDA in this build"
 fi
+prints '^mpi +(absent; for training on several ranks: .|[A-Z])'
 OMP_NUM_THREADS=1 succeeds info --no-peak
 prints '^device +cpu: .*, 1 thread$' '^jansson +[0-9]'
 prints '^program +rsvg-convert: (/|absent; .* install the package librsvg2-bin)'

@@ -1,0 +1,240 @@
+/* comm_test.c - the operations of a communicator, the launchers' variables, and what is refused.
+ *
+ * It is run alone, and by mpirun on several ranks (tests/tools/on_ranks): every test holds for any
+ * number of them.  Numbers are small integers, whose sums are exact. */
+#define _POSIX_C_SOURCE 200809L /* setenv */
+#include "comm/comm.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "check.h"
+
+static ms_comm *comm; /* of this process, for all tests */
+
+static int open_comm(void **state)
+{
+    ms_error e = { "" };
+    (void)state;
+    CHECK_OK_ERR(&e, ms_comm_open(&e, &(ms_comm_setup){ .kind = "auto" }, &comm));
+    return 0;
+}
+
+static int close_comm(void **state)
+{
+    (void)state;
+    ms_comm_close(comm);
+    return 0;
+}
+
+TEST_GROUP(open_comm, close_comm)
+
+/* A number that depends on a rank, a piece and an element. */
+static double number(int rank, int64_t piece, int64_t i)
+{
+    return (double)((rank + 1) * 1000 + piece * 10 + i % 7);
+}
+
+enum { PIECES = 70, LONGEST = 5000 }; /* more pieces than calls that are begun at a time */
+
+static int64_t length(int64_t piece) { return piece == 3 ? 0 : piece * 71 % LONGEST + 1; }
+
+static void fill_pieces(float *memory, ms_comm_piece *pieces, bool owned_alone)
+{
+    for (int64_t k = 0; k < PIECES; k++) {
+        const int owner = (int)(k % comm->size);
+        pieces[k]       = (ms_comm_piece){ memory + k * LONGEST, length(k), MUSEC_F32, owner };
+        for (int64_t i = 0; i < length(k); i++)
+            memory[k * LONGEST + i] =
+                owned_alone && owner != comm->rank ? NAN : (float)number(comm->rank, k, i);
+    }
+}
+
+TEST(a_reduction_sums_into_the_owner)
+{
+    float        *memory = check_alloc(PIECES * LONGEST * sizeof *memory);
+    ms_comm_piece pieces[PIECES];
+
+    fill_pieces(memory, pieces, false);
+    CHECK_OK(comm, comm->ops->reduce(comm, pieces, PIECES));
+    for (int64_t k = 0; k < PIECES; k++)
+        for (int64_t i = 0; pieces[k].owner == comm->rank && i < length(k); i++) {
+            double sum = 0.0;
+            for (int r = 0; r < comm->size; r++)
+                sum += number(r, k, i);
+            CHECK((double)memory[k * LONGEST + i] == sum, "piece %d, %d: %g, not %g", (int)k,
+                  (int)i, (double)memory[k * LONGEST + i], sum);
+        }
+    free(memory);
+}
+
+TEST(a_gather_brings_every_piece_to_every_rank)
+{
+    float        *memory = check_alloc(PIECES * LONGEST * sizeof *memory);
+    ms_comm_piece pieces[PIECES];
+
+    fill_pieces(memory, pieces, true);
+    CHECK_OK(comm, comm->ops->gather(comm, pieces, PIECES));
+    for (int64_t k = 0; k < PIECES; k++)
+        for (int64_t i = 0; i < length(k); i++)
+            CHECK((double)memory[k * LONGEST + i] == number(pieces[k].owner, k, i), "piece %d, %d",
+                  (int)k, (int)i);
+    free(memory);
+}
+
+/* Every rank sends something to every other one, itself included, in an order that crosses. */
+TEST(transfers_arrive_where_they_are_sent)
+{
+    enum { N = 300 };
+    const size_t      n    = (size_t)comm->size * (size_t)comm->size;
+    double           *data = check_alloc(n * N * sizeof *data);
+    ms_comm_transfer *list = check_alloc(n * sizeof *list);
+
+    for (size_t k = 0; k < n; k++) {
+        const int from = (int)(k % (size_t)comm->size);
+        const int to   = (comm->size - 1 - (int)(k / (size_t)comm->size) + from) % comm->size;
+        list[k]        = (ms_comm_transfer){ data + k * N, N * sizeof *data, from, to };
+        for (int i = 0; i < N; i++)
+            data[k * N + (size_t)i] = from == comm->rank ? number(from, (int64_t)k, i) : NAN;
+    }
+    CHECK_OK(comm, comm->ops->pass(comm, list, n));
+    for (size_t k = 0; k < n; k++)
+        for (int i = 0; list[k].to == comm->rank && i < N; i++)
+            CHECK(data[k * N + (size_t)i] == number(list[k].from, (int64_t)k, i), "transfer %zu",
+                  k);
+    free(list);
+    free(data);
+}
+
+TEST(sums_and_maxima_are_the_same_on_all_ranks)
+{
+    double x[5], y[5];
+
+    for (int i = 0; i < 5; i++)
+        x[i] = y[i] = (i == 2 ? -1.0 : 1.0) * number(comm->rank, i, i);
+    y[4] = comm->rank == 0 ? INFINITY : -INFINITY;
+    CHECK_OK(comm, comm->ops->all_reduce(comm, MS_COMM_SUM, x, 5));
+    CHECK_OK(comm, comm->ops->all_reduce(comm, MS_COMM_MAX, y, 5));
+    for (int i = 0; i < 5; i++) {
+        double sum = 0.0, max = -INFINITY;
+        for (int r = 0; r < comm->size; r++) {
+            const double one = (i == 2 ? -1.0 : 1.0) * number(r, i, i);
+            sum += one;
+            max = fmax(max, one);
+        }
+        CHECK(x[i] == sum, "%g, not %g", x[i], sum);
+        CHECK(y[i] == (i == 4 ? INFINITY : max), "%g, not %g", y[i], max);
+    }
+}
+
+TEST(a_broadcast_reaches_all)
+{
+    for (int from = 0; from < comm->size; from++) {
+        char text[8] = "";
+        if (from == comm->rank) memcpy(text, "musec", 6);
+        CHECK_OK(comm, comm->ops->broadcast(comm, text, sizeof text, from));
+        CHECK(strcmp(text, "musec") == 0, "\"%s\" from rank %d", text, from);
+        CHECK_OK(comm, comm->ops->barrier(comm));
+    }
+}
+
+TEST(only_numbers_are_summed)
+{
+    uint16_t            bits  = 0;
+    const ms_comm_piece piece = { &bits, 1, MUSEC_BF16, 0 };
+
+    if (comm->size == 1) SKIP("one rank sums nothing; mpirun runs this test on several");
+    CHECK_FAILS(&comm->error, comm->ops->reduce(comm, &piece, 1), MUSEC_ENOTSUP, "bf16");
+}
+
+TEST(equal_shares_cover_everything_once)
+{
+    for (int64_t n = 0; n < 40; n++)
+        for (int size = 1; size < 9; size++) {
+            CHECK(ms_share_first(n, 0, size) == 0 && ms_share_first(n, size, size) == n, "ends");
+            for (int r = 0; r < size; r++) {
+                const int64_t mine = ms_share_first(n, r + 1, size) - ms_share_first(n, r, size);
+                CHECK(mine == n / size || mine == (n + size - 1) / size, "%d of %d in %d parts",
+                      (int)mine, (int)n, size);
+            }
+        }
+    CHECK(ms_share_first(INT64_MAX, 4096, 4096) == INT64_MAX, "a large number");
+}
+
+/* ---- launchers: last, for they change the environment ---------------------------------------- */
+
+static const char *const variables[] = {
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "MPI_LOCALRANKID",
+    "SLURM_PROCID",
+    "SLURM_STEP_NUM_TASKS",
+    "SLURM_LOCALID",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+};
+
+static ms_ranks read_ranks(const char *rank, const char *r, const char *size, const char *s,
+                           const char *local, const char *l)
+{
+    ms_error e = { "" };
+    ms_ranks ranks;
+    setenv(rank, r, 1);
+    setenv(size, s, 1);
+    if (l != NULL) setenv(local, l, 1);
+    CHECK_OK_ERR(&e, ms_ranks_read(&e, &ranks));
+    for (size_t i = 0; i < COUNT(variables); i++)
+        unsetenv(variables[i]);
+    return ranks;
+}
+
+TEST(every_launcher_is_understood)
+{
+    ms_error e = { "" };
+    ms_ranks ranks;
+
+    for (size_t i = 0; i < COUNT(variables); i++)
+        unsetenv(variables[i]);
+    CHECK_OK_ERR(&e, ms_ranks_read(&e, &ranks));
+    CHECK(ranks.size == 1 && ranks.rank == 0 && ranks.launcher == NULL, "no launcher");
+    for (size_t i = 0; i < COUNT(variables); i += 3) {
+        ranks = read_ranks(variables[i], "5", variables[i + 1], "8", variables[i + 2], "1");
+        CHECK(ranks.rank == 5 && ranks.size == 8 && ranks.local_rank == 1, "%s", variables[i]);
+        CHECK(ranks.launcher != NULL, "%s", variables[i]);
+    }
+    setenv("SLURM_NTASKS", "4", 1); /* of the job, whose script is one process */
+    ranks = read_ranks("SLURM_PROCID", "0", "SLURM_STEP_NUM_TASKS", "1", "", NULL);
+    CHECK(ranks.size == 1 && ranks.local_rank == -1, "%d ranks", ranks.size);
+}
+
+TEST(variables_that_make_no_sense_are_refused)
+{
+    static const struct {
+        const char *rank, *size, *words;
+    } bad[] = {
+        { "x", "2", "RANK is \"x\"" },       { "", "2", "RANK is \"\"" },
+        { "0", "0", "WORLD_SIZE is \"0\"" }, { "2", "2", "below" },
+        { "-1", "2", "RANK is \"-1\"" },     { "0", "99999999999", "WORLD_SIZE" },
+    };
+    ms_error e = { "" };
+    ms_ranks ranks;
+    ms_comm *c = NULL;
+
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        setenv("RANK", bad[i].rank, 1);
+        setenv("WORLD_SIZE", bad[i].size, 1);
+        CHECK_FAILS(&e, ms_ranks_read(&e, &ranks), MUSEC_EINVAL, bad[i].words);
+    }
+    setenv("RANK", "0", 1);
+    setenv("WORLD_SIZE", "2", 1);
+    CHECK_FAILS(&e, ms_comm_open(&e, &(ms_comm_setup){ .kind = "self" }, &c), MUSEC_EINVAL,
+                "has started 2 processes");
+    CHECK_FAILS(&e, ms_comm_open(&e, &(ms_comm_setup){ .kind = "pigeon" }, &c), MUSEC_EINVAL,
+                "pigeon");
+    unsetenv("RANK");
+    unsetenv("WORLD_SIZE");
+}
