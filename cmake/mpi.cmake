@@ -12,7 +12,7 @@ else()
 endif()
 set_property(SOURCE src/comm/mpi.c APPEND PROPERTY COMPILE_DEFINITIONS "MS_PLUGIN_DIR=\"${plugin_dir}\"")
 
-if(MUSEC_MPI AND NOT MUSEC_WHEEL AND NOT MUSEC_DEMO)
+if(MUSEC_MPI AND NOT MUSEC_WHEEL)
   if(MUSEC_MPI STREQUAL "ON")
     find_package(MPI REQUIRED COMPONENTS C)
   else()

@@ -15,7 +15,8 @@
  *
  * To end the job a rank sends its reason to rank 0, which tells it to its user and calls MPI_Abort;
  * so there is one reason, however many ranks have one.  If that does not come to pass, since rank 0
- * is who died or stopped, the rank does it itself. */
+ * is who died or stopped, the rank does it itself.  A rank 0 that goes on after it was stopped
+ * leaves it to those who waited for it. */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
 #include <pthread.h>
@@ -29,6 +30,7 @@
 
 #include "comm/comm.h"
 #include "comm/plugin/mpi_plugin.h"
+#include "core/clock.h"
 #include "core/size.h"
 #include "core/thread.h"
 
@@ -53,7 +55,10 @@ typedef struct mpi_comm {
     pthread_mutex_t      lock; /* on every call of p */
     pthread_t            watch;
     bool                 watched; /* that thread runs */
-    atomic_bool          quit, ending;
+    pthread_mutex_t      nap;     /* on quit */
+    pthread_cond_t       wake;
+    bool                 quit;
+    atomic_bool          ending;
 } mpi_comm;
 
 static void pause_us(long us)
@@ -399,6 +404,24 @@ static bool take(mpi_comm *m, int tag, void *data, int bytes)
     return code == 0 && from >= 0;
 }
 
+/* Waits for the next beat; false: the job has ended well. */
+static bool nap(mpi_comm *m)
+{
+    struct timespec until;
+    bool            quit;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += BEAT_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&m->nap);
+    while (!m->quit && pthread_cond_timedwait(&m->wake, &m->nap, &until) == 0)
+        ;
+    quit = m->quit;
+    pthread_mutex_unlock(&m->nap);
+    return !quit;
+}
+
 /* The thread that watches over the job: beats, listens to the rank before, and on rank 0 to the
  * reasons of others. */
 static void *watch(void *arg)
@@ -409,10 +432,14 @@ static void *watch(void *arg)
     const char beat   = 1;
     calls      sent   = { .n = 1, .done = { true } };
     int        silent = 0, left = 0;
+    double     last = ms_clock_ms();
+    bool       late = false;
     ms_error   reason;
     char       heard;
 
-    while (!atomic_load(&m->quit)) {
+    do {
+        late = ms_clock_ms() - last > BEAT_MS * (GRACE / 2);
+        last = ms_clock_ms();
         (void)test_all(m, &sent, "send", &left);
         if (left == 0) { /* a rank that is stopped takes no beats: they do not pile up */
             pthread_mutex_lock(&m->lock);
@@ -424,6 +451,8 @@ static void *watch(void *arg)
             silent = 0;
         if (m->base.rank == 0 && take(m, TAG_REASON, reason.text, sizeof reason.text - 1)) {
             reason.text[sizeof reason.text - 1] = '\0';
+            for (int i = 0; late && i < 2 * GRACE; i++)
+                pause_us(1000L * BEAT_MS);
             end_job(m, reason.text);
         }
         if (silent > LIMIT) {
@@ -432,9 +461,16 @@ static void *watch(void *arg)
                          before, LIMIT * BEAT_MS / 1000);
             end_job(m, reason.text);
         }
-        pause_us(1000L * BEAT_MS);
-    }
+    } while (nap(m));
     return NULL;
+}
+
+static void free_comm(mpi_comm *m)
+{
+    pthread_cond_destroy(&m->wake);
+    pthread_mutex_destroy(&m->nap);
+    pthread_mutex_destroy(&m->lock);
+    free(m);
 }
 
 static void mpi_close(ms_comm *c)
@@ -443,14 +479,16 @@ static void mpi_close(ms_comm *c)
 
     if (m->watched) {
         if (mpi_barrier(c) != MUSEC_OK) end_job(m, c->error.text);
-        atomic_store(&m->quit, true);
+        pthread_mutex_lock(&m->nap);
+        m->quit = true;
+        pthread_cond_signal(&m->wake);
+        pthread_mutex_unlock(&m->nap);
         pthread_join(m->watch, NULL);
     }
     pthread_mutex_lock(&m->lock);
     (void)m->p->finish();
     pthread_mutex_unlock(&m->lock);
-    pthread_mutex_destroy(&m->lock);
-    free(m); /* the library stays open: MPI may have threads and handlers in it */
+    free_comm(m); /* the library stays open: MPI may have threads and handlers in it */
 }
 
 static const ms_comm_ops mpi_ops = {
@@ -490,16 +528,22 @@ static musec_status check_ranks(ms_error *e, const mpi_comm *m, const ms_ranks *
 musec_status ms_comm_open_mpi(ms_error *e, const ms_comm_setup *setup, const ms_ranks *ranks,
                               ms_comm **out)
 {
-    mpi_comm    *m          = calloc(1, sizeof *m);
-    int          serialized = 0, code;
-    bool         started    = false;
-    musec_status st;
+    mpi_comm          *m          = calloc(1, sizeof *m);
+    int                serialized = 0, code;
+    bool               started    = false;
+    pthread_condattr_t clock;
+    musec_status       st;
 
     *out = NULL;
     if (m == NULL) return ms_no_memory(e, "the ranks of a job");
     m->base.ops = &mpi_ops;
     m->setup    = *setup;
     pthread_mutex_init(&m->lock, NULL);
+    pthread_mutex_init(&m->nap, NULL);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&m->wake, &clock);
+    pthread_condattr_destroy(&clock);
     TRY(open_library(e, &m->library, &m->p));
     code    = m->p->start(&m->base.rank, &m->base.size, &serialized);
     started = true;
@@ -514,7 +558,6 @@ musec_status ms_comm_open_mpi(ms_error *e, const ms_comm_setup *setup, const ms_
     m    = NULL;
 done:
     if (m != NULL && started) (void)m->p->finish();
-    if (m != NULL) pthread_mutex_destroy(&m->lock);
-    free(m);
+    if (m != NULL) free_comm(m);
     return st;
 }
