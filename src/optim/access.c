@@ -95,12 +95,15 @@ static musec_status matrix_state(musec_optim *opt, size_t param, int64_t block, 
     if (g == NULL || block < -1)
         return ms_fail(&opt->d->error, MUSEC_EINVAL, "%s has %lld matrices, and no number %lld",
                        p->name, (long long)p->n_matrices, (long long)block);
+    if (p->share.elsewhere)
+        return ms_fail(&opt->d->error, MUSEC_EINVAL, "the state of %s is on rank %d", p->name,
+                       p->share.owner);
     if (m + n > g->count || g->members[m + n - 1].param != param)
         return ms_fail(&opt->d->error, MUSEC_EINVAL,
                        "the matrices of %s are not all of one shape: ask for the state of each, by "
                        "its block",
                        p->name);
-    *out = ms_mat_slice(g->state[state], m, n);
+    *out = ms_state_of(g, state, m, n);
     return MUSEC_OK;
 }
 

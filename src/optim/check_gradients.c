@@ -10,12 +10,6 @@
 
 #include "optim/optim.h"
 
-typedef struct bad_grad {
-    size_t param;    /* n_params: none is bad */
-    double absmax;   /* a NaN or an infinity, or else more than max_grad */
-    double max_grad; /* what the state can hold */
-} bad_grad;
-
 static bool same_shape(ms_mat a, ms_mat b)
 {
     return a.rows == b.rows && a.cols == b.cols && a.dtype == b.dtype;
@@ -112,29 +106,30 @@ static double decay_bound(const ms_step *s, const ms_group *g, size_t i)
 }
 
 /* Looks for gradients that are too large among the members of a group. */
-static void find_too_large(const ms_step *s, const ms_group *g, bad_grad *found)
+static void find_too_large(const ms_step *s, const ms_group *g, ms_bad_grad *found)
 {
     for (int64_t m = 0; m < g->count; m++) {
         const size_t i = g->members[m].param;
         if (i >= found->param || !ms_member_has_grad(s, g, m)) continue;
         const double max    = ms_max_grad(s, g, m);
         const double absmax = ms_observed_absmax(s, g, m) + decay_bound(s, g, i);
-        if (!(absmax <= max)) *found = (bad_grad){ i, absmax, max }; /* so written, NaN is found */
+        if (!(absmax <= max))
+            *found = (ms_bad_grad){ i, absmax, max }; /* so written, NaN is found */
     }
 }
 
 /* Looks through whole stacks of gradients or weights: also what is in no block. */
-static void find_nonfinite(const ms_step *s, const int64_t *at, bad_grad *found)
+static void find_nonfinite(const ms_step *s, const int64_t *at, ms_bad_grad *found)
 {
     for (size_t i = 0; i < found->param; i++)
         for (int64_t b = 0; at[i] >= 0 && b < s->opt->params[i].weight.count; b++) {
             const double absmax = s->host->absmax[at[i] + b];
-            if (!(absmax < INFINITY)) *found = (bad_grad){ i, absmax, INFINITY };
+            if (!(absmax < INFINITY)) *found = (ms_bad_grad){ i, absmax, INFINITY };
         }
 }
 
 /* Says what is wrong with a gradient, if the policy is to stop. */
-static musec_status refuse(musec_optim *opt, const bad_grad *bad)
+static musec_status refuse(musec_optim *opt, const ms_bad_grad *bad)
 {
     const long long step = (long long)opt->t + 1;
     const char     *name = opt->params[bad->param].name;
@@ -200,7 +195,7 @@ musec_status ms_check_gradients(ms_step *s, bool *take)
     musec_optim  *opt     = s->opt;
     ms_step_host *host    = s->host;
     const bool    coupled = opt->cfg.decay_form == MUSEC_DECAY_COUPLED;
-    bad_grad      bad     = { .param = opt->n_params };
+    ms_bad_grad   bad     = { .param = opt->n_params };
     musec_status  st      = MUSEC_OK;
     TRY(absmax_of_all(s, false, host->grad_at));
     const int64_t n_grads = s->n_absmax;
@@ -216,6 +211,7 @@ musec_status ms_check_gradients(ms_step *s, bool *take)
     if (coupled) find_nonfinite(s, host->weight_at, &bad);
     for (size_t i = 0; i < opt->n_groups; i++)
         find_too_large(s, &opt->groups[i], &bad);
+    TRY(ms_share_bad(opt, &bad));
     *take = bad.param == opt->n_params;
     if (!*take) TRY(refuse(opt, &bad));
 done:

@@ -185,7 +185,7 @@ static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int
     if (opt->deferred && p.scaled.mat.data != NULL)
         TRY(deferred_scales(s, span, first, n, &p, &absmax));
     for (int k = 1; g->base->states[k] != NULL; k++)
-        p.state[k] = ms_mat_slice(g->state[k], first, n);
+        p.state[k] = ms_state_of(g, k, first, n);
     TRY(g->base->direction(opt->d, &p));
     if (absmax.data != NULL && mode != MS_LOOK_AHEAD)
         TRY(ms_update_live_bounds(s, g, first, absmax));

@@ -14,6 +14,7 @@
 #ifndef MS_OPTIM_OPTIM_H
 #define MS_OPTIM_OPTIM_H
 
+#include "comm/comm.h"
 #include "core/optimizers.h"
 #include "core/safetensors.h"
 #include "core/text.h"
@@ -113,6 +114,17 @@ musec_status ms_optim_config_check(ms_error *e, const musec_optim_config *cfg);
 
 /* ---- parameters and groups (params.c, group.c) ----------------------------------------------- */
 
+/* What this rank has of a parameter (share.c): all of it, nothing, or some of its rows, which are
+ * all that `weight` and the state have then. */
+typedef struct ms_share {
+    int     owner;     /* of the whole; MS_SPLIT: every rank has some rows */
+    int64_t first;     /* of the rows that are here */
+    int64_t all_rows;  /* of the whole */
+    bool    elsewhere; /* nothing is here; `weight` is the whole then */
+} ms_share;
+
+enum { MS_SPLIT = -1 };
+
 typedef struct ms_param {
     char        *name;
     musec_role   role;
@@ -126,24 +138,28 @@ typedef struct ms_param {
     int64_t      t;                /* steps that it took part in */
     bool         state_changed;    /* by the caller: what is derived from it is forgotten */
     ms_mat       average;          /* without data unless epoch averages are kept */
+    ms_share     share;            /* of this rank */
 } ms_param;
 
 typedef struct ms_member { /* one matrix of a group */
     size_t  param;
     int64_t block, index; /* matrix `index` of that block */
     int64_t matrix;       /* its number within the parameter */
+    int64_t slot;         /* its place in the state of this rank; -1: that is elsewhere */
 } ms_member;
 
 /* Equal matrices of all parameters, with their state. */
 typedef struct ms_group {
     int64_t        rows, cols, count;
+    int64_t        all_rows; /* of a member on all ranks together */
+    int64_t        n_slots;  /* members whose state is on this rank */
     musec_dtype    dtype;
     musec_dtype    operands; /* what products of the spectral function round their operands to */
     bool           aux;      /* element roles: AdamW with the aux settings */
     const ms_base *base;
     ms_spectral_fn spectral_fn;
     ms_member     *members;
-    ms_mat         state[MS_STATES]; /* (count, rows, cols) each */
+    ms_mat         state[MS_STATES]; /* (n_slots, rows, cols) each */
     /* (count) where ms_group_fuses_rounding: bounds of the |entries| of the momentum, see
      * scale_prediction.c; below 0 they are unknown. */
     double *momentum_bound;
@@ -167,6 +183,7 @@ typedef struct ms_attention {
 
 struct musec_optim {
     ms_device           *d;
+    ms_comm             *comm;         /* self, unless parameters were shared out */
     musec_optim_config   cfg, aux_cfg; /* aux_cfg: what the element roles see */
     const ms_optimizer  *row;          /* of the registry */
     ms_spectral_fn       spectral_fn;  /* of the matrix roles */
@@ -233,6 +250,35 @@ bool ms_group_caches_gram_norms(const musec_optim *opt, const ms_group *g);
 bool ms_groups_fusible(const musec_optim *opt, const ms_group *g, const ms_group *other);
 
 typedef struct ms_step ms_step;
+
+/* ---- shares of several ranks (share.c) ------------------------------------------------------- */
+
+/* What belongs to no rank alone: every rank has the same parameters, in the same order, and the
+ * weights of all of them.  A step takes the gradients of its own shares, of all micro-batches, and
+ * changes the weights of these; the caller brings them to the other ranks.  All ranks call the same
+ * functions: whether a step is taken, its reports and what is saved are the same on all. */
+
+/* Adds a whole parameter, without blocks, of which this rank has what `owner` says. */
+musec_status ms_optim_add_share(musec_optim *opt, ms_comm *comm, const musec_param *whole,
+                                int owner, size_t *index);
+/* The share of this rank of a view of the whole parameter: a part of it, or without data. */
+musec_view ms_share_view(const ms_param *p, musec_view whole);
+/* The state of members first .. first + n - 1, which are here. */
+ms_mat ms_state_of(const ms_group *g, int state, int64_t first, int64_t n);
+
+typedef struct ms_bad_grad {
+    size_t param;    /* n_params: none is bad */
+    double absmax;   /* a NaN or an infinity, or else more than max_grad */
+    double max_grad; /* what the state can hold */
+} ms_bad_grad;
+/* The first bad gradient of all ranks. */
+musec_status ms_share_bad(musec_optim *opt, ms_bad_grad *bad);
+/* The reports of a measured step, and the quantiles of thresholds, to all ranks. */
+musec_status ms_share_reports(musec_optim *opt);
+musec_status ms_share_quantiles(musec_optim *opt);
+/* Completes a tensor of the state in the memory of rank 0: `host` has this rank's rows, of
+ * row_bytes each, in their place. */
+musec_status ms_share_tensor(musec_optim *opt, const ms_share *share, size_t row_bytes, void *host);
 
 /* ---- workspace (workspace.c) ----------------------------------------------------------------- */
 

@@ -276,8 +276,9 @@ musec_status musec_optim_add(musec_optim *opt, const musec_param *param, size_t 
     TRY(copy_blocks(opt, param, &p));
     for (size_t i = 0; i < opt->n_params; i++)
         TRY(check_pair(opt, &opt->params[i], &p, param->name));
-    p.name = malloc(strlen(param->name) + 1);
-    grown  = realloc(opt->params, (opt->n_params + 1) * sizeof *grown);
+    p.share = (ms_share){ .all_rows = p.weight.rows };
+    p.name  = malloc(strlen(param->name) + 1);
+    grown   = realloc(opt->params, (opt->n_params + 1) * sizeof *grown);
     if (grown != NULL) opt->params = grown;
     if (p.name == NULL || grown == NULL)
         TRY(ms_fail(e, MUSEC_ENOMEM, "no memory for parameter %s", param->name));
@@ -291,11 +292,12 @@ done:
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-static ms_group *find_group(musec_optim *opt, const musec_block *b, musec_dtype dtype, bool aux)
+static ms_group *find_group(musec_optim *opt, int64_t all_rows, int64_t cols, musec_dtype dtype,
+                            bool aux)
 {
     for (size_t i = 0; i < opt->n_groups; i++) {
         ms_group *g = &opt->groups[i];
-        if (g->rows == b->rows && g->cols == b->cols && g->dtype == dtype && g->aux == aux)
+        if (g->all_rows == all_rows && g->cols == cols && g->dtype == dtype && g->aux == aux)
             return g;
     }
     return NULL;
@@ -312,7 +314,8 @@ static musec_status add_member(musec_optim *opt, const musec_block *b, const ms_
 {
     const bool        aux   = !is_matrix_role(p->role);
     const musec_dtype dtype = ms_dtype_accum(p->weight.dtype);
-    ms_group         *g     = find_group(opt, b, dtype, aux);
+    const int64_t     rows  = p->share.owner == MS_SPLIT ? p->share.all_rows : b->rows;
+    ms_group         *g     = find_group(opt, rows, b->cols, dtype, aux);
     if (g == NULL) {
         ms_group *grown = realloc(opt->groups, (opt->n_groups + 1) * sizeof *grown);
         if (grown == NULL) return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the groups");
@@ -320,6 +323,7 @@ static musec_status add_member(musec_optim *opt, const musec_block *b, const ms_
         g           = &grown[opt->n_groups++];
         *g          = (ms_group){ .rows        = b->rows,
                                   .cols        = b->cols,
+                                  .all_rows    = rows,
                                   .dtype       = dtype,
                                   .aux         = aux,
                                   .spectral_fn = aux ? MS_SPECTRAL_NONE : opt->spectral_fn };
@@ -329,6 +333,7 @@ static musec_status add_member(musec_optim *opt, const musec_block *b, const ms_
     ms_member *grown = realloc(g->members, (size_t)(g->count + 1) * sizeof *grown);
     if (grown == NULL) return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the groups");
     g->members             = grown;
+    m.slot                 = p->share.elsewhere ? -1 : g->n_slots++;
     g->members[g->count++] = m;
     return MUSEC_OK;
 }
@@ -341,7 +346,7 @@ static musec_status make_groups(musec_optim *opt)
         int64_t         matrix = 0;
         for (int64_t b = 0; b < p->n_blocks; b++)
             for (int64_t k = 0; k < p->blocks[b].count; k++)
-                TRY(add_member(opt, &p->blocks[b], p, (ms_member){ i, b, k, matrix++ }));
+                TRY(add_member(opt, &p->blocks[b], p, (ms_member){ i, b, k, matrix++, 0 }));
     }
 done:
     return st;
@@ -351,7 +356,7 @@ musec_optim_report ms_report_empty(const musec_optim *opt, const ms_group *g, in
 {
     return (musec_optim_report){ .param = opt->params[g->members[m].param].name,
                                  .block = g->members[m].matrix,
-                                 .rows  = g->rows,
+                                 .rows  = g->all_rows,
                                  .cols  = g->cols };
 }
 
@@ -484,7 +489,8 @@ musec_status ms_optim_prepare(musec_optim *opt)
         ms_group *g = &opt->groups[i];
         ms_choose_chunk(opt, g);
         for (int s = 0; g->base->states[s] != NULL; s++)
-            TRY(take_stack(opt, g->count, g->rows, g->cols, ms_state_dtype(opt, g), &g->state[s]));
+            TRY(take_stack(opt, g->n_slots, g->rows, g->cols, ms_state_dtype(opt, g),
+                           &g->state[s]));
         TRY(take_gram_norms(opt, g));
         TRY(take_live_bounds(opt, g));
         g->reports        = calloc((size_t)g->count, sizeof *g->reports);
@@ -497,10 +503,11 @@ musec_status ms_optim_prepare(musec_optim *opt)
         for (int64_t m = 0; m < g->count; m++)
             g->reports[m] = ms_report_empty(opt, g, m);
     }
-    for (size_t i = 0; opt->cfg.avg_steps > 0 && i < opt->n_params; i++)
-        TRY(take_stack(opt, opt->params[i].weight.count, opt->params[i].weight.rows,
-                       opt->params[i].weight.cols, ms_dtype_accum(opt->params[i].weight.dtype),
-                       &opt->params[i].average));
+    for (size_t i = 0; opt->cfg.avg_steps > 0 && i < opt->n_params; i++) {
+        ms_param *p = &opt->params[i];
+        TRY(take_stack(opt, p->share.elsewhere ? 0 : p->weight.count, p->weight.rows,
+                       p->weight.cols, ms_dtype_accum(p->weight.dtype), &p->average));
+    }
     for (size_t i = 0; i < opt->n_params; i++)
         TRY(ms_take_rest(opt, &opt->params[i]));
     TRY(ms_take_live(opt));
@@ -538,6 +545,7 @@ musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx, const musec_o
     opt = calloc(1, sizeof *opt);
     if (opt == NULL) return ms_fail(&ctx->error, MUSEC_ENOMEM, "no memory for the optimizer");
     opt->d           = ctx;
+    opt->comm        = ms_comm_self();
     opt->cfg         = checked;
     opt->row         = ms_optimizer_find(checked.name);
     opt->cfg.name    = opt->row->name; /* the caller's strings may go */

@@ -90,7 +90,7 @@ static musec_status scale_rows_of(musec_optim *opt, size_t param, int64_t first,
     const ms_mark   mark = ms_arena_mark(&opt->d->scratch);
     ms_mat          wide = part, beside = copy;
     musec_status    st = MUSEC_OK;
-    if (rows == 0) return MUSEC_OK;
+    if (rows == 0 || p->share.elsewhere) return MUSEC_OK;
     if (copy.data != NULL) beside = ms_mat_part(copy, first, rows, 0, w.cols);
     const bool halves = w.dtype == MUSEC_BF16;
     if (halves) {

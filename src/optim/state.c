@@ -1,12 +1,4 @@
-/* state.c - the state of an optimizer, matrix by matrix and as a safetensors file.
- *
- * In the file the state of matrix m of parameter p is the tensor "p/m/NAME" (rows x cols), epoch
- * averages are "p/average", and weights of 16 bits "p/master", in float32; the metadata hold the
- * rule, the momentum form and its beta, the steps taken, for each parameter the steps it took part
- * in, and, for a run to go on with the same bits, bounds that scales of 16 bits come from and the
- * quantiles that are thresholds; files without these are read too.  Loading reads and checks all
- * before it changes anything.  Heavy-ball momentum is that of the average divided by beta; momentum
- * in bf16 is written as float32 and rounded to nearest when it is read. */
+/* state.c - the state of an optimizer, matrix by matrix, and its way into a file (state.h). */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,14 +8,7 @@
 #include "core/grow.h"
 #include "core/half.h"
 #include "core/real.h"
-#include "core/size.h"
-#include "optim/optim.h"
-
-#define FORMAT         "musec-optim-1"
-#define NAME_MAX_BYTES 512
-#define STEPS_OF       "steps of " /* keys of the metadata, with a name behind */
-#define BOUND_OF       "bound of "
-#define QUANTILE_OF    "quantile of "
+#include "optim/state.h"
 
 static musec_status no_memory(musec_optim *opt)
 {
@@ -45,22 +30,11 @@ done:
     return st;
 }
 
-static musec_status put(ms_device *d, const void *host, ms_mat x)
-{
-    musec_status st = MUSEC_OK;
-    for (int64_t b = 0; b < x.count; b++)
-        TRY(d->ops->upload(d, (const char *)host + (size_t)b * matrix_bytes(x), matrix_bytes(x),
-                           ms_mat_slice(x, b, 1).data));
-done:
-    return st;
-}
-
-/* State in bf16 is handed out and written as the float32 numbers that it stands for. */
-static musec_dtype file_dtype(ms_mat x) { return x.dtype == MUSEC_BF16 ? MUSEC_F32 : x.dtype; }
+musec_dtype ms_state_file_dtype(ms_mat x) { return x.dtype == MUSEC_BF16 ? MUSEC_F32 : x.dtype; }
 
 static size_t file_bytes(ms_mat x)
 {
-    return (size_t)(x.count * x.rows * x.cols) * ms_dtype_bytes(file_dtype(x));
+    return (size_t)(x.count * x.rows * x.cols) * ms_dtype_bytes(ms_state_file_dtype(x));
 }
 
 /* bf16 numbers in the second half of a buffer become float32 throughout it, in this order. */
@@ -124,7 +98,8 @@ musec_status musec_optim_get_state(musec_optim *opt, size_t param, int64_t block
     g                  = ms_find_member(opt, param, block, &m);
     const bool average = strcmp(state, "average") == 0;
     for (int s = 0; g != NULL && g->base->states[s] != NULL; s++)
-        if (strcmp(g->base->states[s], state) == 0) x = ms_mat_slice(g->state[s], m, 1);
+        if (strcmp(g->base->states[s], state) == 0 && g->members[m].slot >= 0)
+            x = ms_state_of(g, s, m, 1);
     if (average && g != NULL)
         x = (ms_mat){ .data  = opt->params[param].average.data,
                       .rows  = g->rows,
@@ -144,21 +119,7 @@ done:
 
 /* ---- all of it as a list of tensors ---------------------------------------------------------- */
 
-typedef struct item {
-    char   name[NAME_MAX_BYTES];
-    ms_mat where;
-    bool   momentum; /* in the units of the momentum form */
-    void  *host;     /* what was read, malloc'ed */
-    /* a weight of 16 bits, in float32: `where` has no data */
-    const ms_param *weight;
-} item;
-
-typedef struct items {
-    item  *list;
-    size_t n;
-} items;
-
-static void free_items(items *all)
+void ms_state_free(ms_state_items *all)
 {
     for (size_t i = 0; all->list != NULL && i < all->n; i++)
         free(all->list[i].host);
@@ -166,42 +127,56 @@ static void free_items(items *all)
 }
 
 /* Names of parameters are short enough (MS_PARAM_NAME_MAX) for every key that has them. */
-static musec_status add_item(musec_optim *opt, items *all, ms_mat where, bool momentum,
-                             const char *param, int64_t matrix, const char *state)
+static musec_status add_item(musec_optim *opt, ms_state_items *all, ms_mat where, const ms_param *p,
+                             int64_t matrix, const char *state)
 {
-    item *grown = realloc(all->list, (all->n + 1) * sizeof *grown);
+    ms_state_item *grown = realloc(all->list, (all->n + 1) * sizeof *grown);
     if (grown == NULL) return no_memory(opt);
-    all->list = grown;
-    item *one = &grown[all->n++];
-    *one      = (item){ .where = where, .momentum = momentum };
+    all->list          = grown;
+    ms_state_item *one = &grown[all->n++];
+    *one               = (ms_state_item){ .whole = where, .share = p->share, .where = where };
+    if (p->share.elsewhere) one->where = (ms_mat){ .dtype = where.dtype };
+    if (p->share.owner == MS_SPLIT) one->whole.rows = p->share.all_rows;
+    one->whole.data  = NULL;
+    one->whole.dtype = ms_state_file_dtype(where);
+    one->momentum    = strcmp(state, "momentum") == 0;
     if (matrix < 0)
-        snprintf(one->name, sizeof one->name, "%s/%s", param, state);
+        snprintf(one->name, sizeof one->name, "%s/%s", p->name, state);
     else
-        snprintf(one->name, sizeof one->name, "%s/%lld/%s", param, (long long)matrix, state);
+        snprintf(one->name, sizeof one->name, "%s/%lld/%s", p->name, (long long)matrix, state);
     return MUSEC_OK;
 }
 
-static musec_status list_items(musec_optim *opt, items *all)
+/* The state of a member, or its shape where that is elsewhere. */
+static ms_mat member_state(const ms_group *g, int state, int64_t m)
+{
+    return g->members[m].slot < 0 ? (ms_mat){ .rows  = g->rows,
+                                              .cols  = g->cols,
+                                              .count = 1,
+                                              .dtype = g->state[state].dtype }
+                                  : ms_state_of(g, state, m, 1);
+}
+
+musec_status ms_state_list(musec_optim *opt, ms_state_items *all)
 {
     musec_status st = MUSEC_OK;
     for (size_t i = 0; i < opt->n_groups; i++) {
         const ms_group *g = &opt->groups[i];
         for (int64_t m = 0; m < g->count; m++)
             for (int s = 0; g->base->states[s] != NULL; s++)
-                TRY(add_item(opt, all, ms_mat_slice(g->state[s], m, 1),
-                             strcmp(g->base->states[s], "momentum") == 0,
-                             opt->params[g->members[m].param].name, g->members[m].matrix,
-                             g->base->states[s]));
+                TRY(add_item(opt, all, member_state(g, s, m), ms_member_param(opt, g, m),
+                             g->members[m].matrix, g->base->states[s]));
     }
     for (size_t i = 0; i < opt->n_params; i++) {
-        const ms_param *p    = &opt->params[i];
-        ms_mat          wide = p->weight;
-        if (p->average.data != NULL)
-            TRY(add_item(opt, all, p->average, false, p->name, -1, "average"));
+        const ms_param *p       = &opt->params[i];
+        ms_mat          wide    = p->weight;
+        ms_mat          average = p->average;
+        average.count           = p->weight.count;
+        if (opt->cfg.avg_steps > 0) TRY(add_item(opt, all, average, p, -1, "average"));
         if (p->rest.data == NULL) continue;
         wide.data  = NULL;
         wide.dtype = MUSEC_F32;
-        TRY(add_item(opt, all, wide, false, p->name, -1, "master"));
+        TRY(add_item(opt, all, wide, p, -1, "master"));
         all->list[all->n - 1].weight = p;
     }
 done:
@@ -212,7 +187,7 @@ done:
 
 typedef struct metadata {
     struct pair {
-        char key[NAME_MAX_BYTES], value[128];
+        char key[MS_STATE_KEY], value[128];
     } * pairs;
     size_t n, capacity;
 } metadata;
@@ -235,11 +210,9 @@ static musec_status add_pair(musec_optim *opt, metadata *all, const char *what, 
     return MUSEC_OK;
 }
 
-typedef char member_name[NAME_MAX_BYTES - 16];
-
-static void name_member(const musec_optim *opt, const ms_member *m, member_name name)
+void ms_name_member(const musec_optim *opt, const ms_member *m, ms_member_name name)
 {
-    snprintf(name, sizeof(member_name), "%s/%lld", opt->params[m->param].name,
+    snprintf(name, sizeof(ms_member_name), "%s/%lld", opt->params[m->param].name,
              (long long)m->matrix);
 }
 
@@ -252,15 +225,16 @@ static musec_status add_bounds(musec_optim *opt, const ms_group *g, metadata *al
     if (norms == NULL) TRY(no_memory(opt));
     if (both.data != NULL) TRY(ms_vec_download(opt->d, both, norms));
     for (int64_t m = 0; m < g->count; m++) {
-        const double known[] = { g->momentum_bound[m], g->last_absmax[m], norms[m],
-                                 norms[g->count + m] };
-        char         text[COUNT(known)][MS_REAL_TEXT];
-        member_name  name;
+        const double   known[] = { g->momentum_bound[m], g->last_absmax[m], norms[m],
+                                   norms[g->count + m] };
+        char           text[COUNT(known)][MS_REAL_TEXT];
+        ms_member_name name;
         if (!(known[0] >= 0.0)) continue;
         for (size_t k = 0; k < COUNT(known); k++)
             ms_real_text(known[k], text[k]);
-        name_member(opt, &g->members[m], name);
-        TRY(add_pair(opt, all, BOUND_OF, name, "%s %s %s %s", text[0], text[1], text[2], text[3]));
+        ms_name_member(opt, &g->members[m], name);
+        TRY(add_pair(opt, all, MS_BOUND_OF, name, "%s %s %s %s", text[0], text[1], text[2],
+                     text[3]));
     }
 done:
     free(norms);
@@ -269,13 +243,13 @@ done:
 
 static musec_status add_quantiles(musec_optim *opt, const ms_group *g, metadata *all)
 {
-    char         text[sizeof all->pairs->value];
-    member_name  name;
-    musec_status st = MUSEC_OK;
+    char           text[sizeof all->pairs->value];
+    ms_member_name name;
+    musec_status   st = MUSEC_OK;
     for (int64_t m = 0; m < g->count; m++) {
         if (!ms_quantile_text(opt, g, m, text, sizeof text)) continue;
-        name_member(opt, &g->members[m], name);
-        TRY(add_pair(opt, all, QUANTILE_OF, name, "%s", text));
+        ms_name_member(opt, &g->members[m], name);
+        TRY(add_pair(opt, all, MS_QUANTILE_OF, name, "%s", text));
     }
 done:
     return st;
@@ -287,14 +261,15 @@ static musec_status make_metadata(musec_optim *opt, metadata *all)
     char         beta[MS_REAL_TEXT];
     musec_status st = MUSEC_OK;
     ms_real_text(opt->cfg.beta, beta);
-    TRY(add_pair(opt, all, "format", "", "%s", FORMAT));
+    TRY(add_pair(opt, all, "format", "", "%s", MS_STATE_FORMAT));
     TRY(add_pair(opt, all, "optimizer", "", "%s", opt->row->name));
     TRY(add_pair(opt, all, "base", "", "%s", opt->cfg.base));
     TRY(add_pair(opt, all, "momentum_form", "", "%s", heavy ? "heavy-ball" : "ema"));
     TRY(add_pair(opt, all, "beta", "", "%s", beta));
     TRY(add_pair(opt, all, "steps", "", "%lld %lld", (long long)opt->t, (long long)opt->skipped));
     for (size_t i = 0; i < opt->n_params; i++)
-        TRY(add_pair(opt, all, STEPS_OF, opt->params[i].name, "%lld", (long long)opt->params[i].t));
+        TRY(add_pair(opt, all, MS_STEPS_OF, opt->params[i].name, "%lld",
+                     (long long)opt->params[i].t));
     for (size_t i = 0; i < opt->n_groups; i++)
         if (ms_group_fuses_rounding(opt, &opt->groups[i]))
             TRY(add_bounds(opt, &opt->groups[i], all));
@@ -306,33 +281,49 @@ done:
 
 /* The state is written tensor by tensor: memory holds one of them at a time. */
 struct source {
-    musec_optim *opt;
-    const item  *list;
-    void        *host; /* holds the largest */
+    musec_optim         *opt;
+    const ms_state_item *list;
+    void                *host; /* holds the largest */
 };
+
+/* The bytes of a row of a tensor in the file. */
+static size_t row_bytes(const ms_state_item *one)
+{
+    return (size_t)one->whole.cols * ms_dtype_bytes(one->whole.dtype);
+}
+
+/* Brings a tensor to host memory of rank 0, from all ranks that have a part of it. */
+static musec_status fetch_item(const struct source *s, const ms_state_item *one)
+{
+    char        *here = (char *)s->host + (size_t)one->share.first * row_bytes(one);
+    musec_status st   = MUSEC_OK;
+    if (one->weight != NULL) return ms_fetch_weight(s->opt, one->weight, s->host);
+    if (one->where.data != NULL) TRY(fetch_wide(s->opt->d, one->where, here));
+    TRY(ms_share_tensor(s->opt, &one->share, row_bytes(one), s->host));
+done:
+    return st;
+}
 
 static musec_status next_item(ms_error *e, void *arg, size_t index, const void **data)
 {
     const struct source *s = arg;
     (void)e; /* the device has filled its own error */
     *data = s->host;
-    if (s->list[index].weight != NULL)
-        return ms_fetch_weight(s->opt, s->list[index].weight, s->host);
-    return fetch_wide(s->opt->d, s->list[index].where, s->host);
+    return fetch_item(s, &s->list[index]);
 }
 
-static size_t max_bytes(const items *all)
+static size_t max_bytes(const ms_state_items *all)
 {
     size_t max = 1;
     for (size_t i = 0; i < all->n; i++)
-        if (file_bytes(all->list[i].where) > max) max = file_bytes(all->list[i].where);
+        if (file_bytes(all->list[i].whole) > max) max = file_bytes(all->list[i].whole);
     return max;
 }
 
 musec_status musec_optim_save(musec_optim *opt, const char *path)
 {
-    items    all            = { 0 };
-    metadata meta           = { 0 };
+    ms_state_items all      = { 0 };
+    metadata       meta     = { 0 };
     const char *(*pairs)[2] = NULL;
     struct source  source   = { 0 };
     ms_tensor_out *tensors  = NULL;
@@ -341,7 +332,8 @@ musec_status musec_optim_save(musec_optim *opt, const char *path)
     const ms_caller caller = ms_device_enter(opt->d);
     TRY(ms_optim_prepare(opt));
     TRY(ms_fetch_live(opt));
-    TRY(list_items(opt, &all));
+    TRY(ms_share_quantiles(opt));
+    TRY(ms_state_list(opt, &all));
     TRY(make_metadata(opt, &meta));
     tensors = calloc(all.n + 1, sizeof *tensors);
     pairs   = calloc(meta.n, sizeof *pairs);
@@ -352,18 +344,21 @@ musec_status musec_optim_save(musec_optim *opt, const char *path)
         pairs[i][1] = meta.pairs[i].value;
     }
     for (size_t i = 0; i < all.n; i++) {
-        const item *one = &all.list[i];
-        tensors[i]      = (ms_tensor_out){ .name  = one->name,
-                                           .dtype = file_dtype(one->where),
-                                           .ndim  = 2,
-                                           .shape = { one->where.rows, one->where.cols } };
-        if (one->where.count > 1) {
+        const ms_state_item *one = &all.list[i];
+        tensors[i]               = (ms_tensor_out){ .name  = one->name,
+                                                    .dtype = one->whole.dtype,
+                                                    .ndim  = 2,
+                                                    .shape = { one->whole.rows, one->whole.cols } };
+        if (one->whole.count > 1) {
             tensors[i].ndim     = 3;
-            tensors[i].shape[0] = one->where.count;
-            tensors[i].shape[1] = one->where.rows;
-            tensors[i].shape[2] = one->where.cols;
+            tensors[i].shape[0] = one->whole.count;
+            tensors[i].shape[1] = one->whole.rows;
+            tensors[i].shape[2] = one->whole.cols;
         }
     }
+    for (size_t i = 0; opt->comm->rank > 0 && i < all.n; i++) /* rank 0 alone writes */
+        TRY(fetch_item(&source, &all.list[i]));
+    if (opt->comm->rank > 0) goto done;
     TRY(ms_safetensors_write_from(&opt->d->error, path,
                                   &(ms_safetensors_writer){ next_item, &source }, tensors, all.n,
                                   (const char *const(*)[2])pairs, meta.n));
@@ -373,228 +368,6 @@ done:
     free(pairs);
     free(tensors);
     free(meta.pairs);
-    free_items(&all);
-    return st;
-}
-
-/* ---- load ------------------------------------------------------------------------------------ */
-
-static musec_status want(musec_optim *opt, const ms_safetensors *s, const char *key,
-                         const char *value)
-{
-    const char *found = ms_safetensors_metadata(s, key);
-    if (found == NULL || strcmp(found, value) != 0)
-        return ms_fail(&opt->d->error, MUSEC_EFORMAT, "%s: its %s is %s, this optimizer's is %s",
-                       s->path, key, found == NULL ? "missing" : found, value);
-    return MUSEC_OK;
-}
-
-/* Reads a number of 0 or more and below `limit`, and where it ends. */
-static bool take_number(const char *text, double limit, double *out, char **rest)
-{
-    *out = ms_real_read(text, rest);
-    return *rest != text && *out >= 0.0 && *out < limit;
-}
-
-/* Reads one number, or two with a blank between them, and nothing behind. */
-static musec_status read_number(musec_optim *opt, const ms_safetensors *s, const char *key,
-                                double *first, double *second)
-{
-    const double limit = 1e15;
-    const char  *found = ms_safetensors_metadata(s, key);
-    char        *rest  = NULL;
-    if (found == NULL)
-        return ms_fail(&opt->d->error, MUSEC_EFORMAT, "%s: \"%s\" is missing from its metadata",
-                       s->path, key);
-    bool good = take_number(found, limit, first, &rest);
-    if (good && second != NULL) good = *rest == ' ' && take_number(rest + 1, limit, second, &rest);
-    if (!good || *rest != '\0')
-        return ms_fail(&opt->d->error, MUSEC_EFORMAT, "%s: \"%s\" is \"%s\"", s->path, key, found);
-    return MUSEC_OK;
-}
-
-/* Converts momentum in place, times factor, to the dtype of the state, which is no wider. */
-static void convert(void *data, size_t n, musec_dtype from, musec_dtype to, double factor)
-{
-    for (size_t i = 0; i < n; i++) {
-        float    x;
-        uint16_t bits;
-        if (from == MUSEC_F64) {
-            ((double *)data)[i] *= factor;
-            continue;
-        }
-        memcpy(&x, (char *)data + 4 * i, sizeof x);
-        x    = (float)(factor * x);
-        bits = ms_bf16_of_double(x);
-        if (to == MUSEC_F32)
-            memcpy((char *)data + 4 * i, &x, sizeof x);
-        else
-            memcpy((char *)data + 2 * i, &bits, sizeof bits);
-    }
-}
-
-static musec_status read_item(musec_optim *opt, ms_safetensors *s, item *one, double factor)
-{
-    ms_npy       npy = { 0 };
-    size_t       at  = 0;
-    musec_status st  = MUSEC_OK;
-    while (at < s->n_tensors && strcmp(s->tensors[at].name, one->name) != 0)
-        at++;
-    if (at == s->n_tensors)
-        return ms_fail(&opt->d->error, MUSEC_EFORMAT, "%s: there is no tensor \"%s\"", s->path,
-                       one->name);
-    TRY(ms_safetensors_read(&opt->d->error, s, at, &npy));
-    const int     lead = one->where.count > 1;
-    const int64_t rows = npy.ndim == 2 + lead ? npy.shape[lead] : -1;
-    const int64_t cols = npy.ndim == 2 + lead ? npy.shape[lead + 1] : -1;
-    if (rows != one->where.rows || cols != one->where.cols || npy.dtype != file_dtype(one->where) ||
-        (lead && npy.shape[0] != one->where.count))
-        TRY(ms_fail(&opt->d->error, MUSEC_EFORMAT,
-                    "%s: \"%s\" is not %lld x %lld of this weight's dtype", s->path, one->name,
-                    (long long)one->where.rows, (long long)one->where.cols));
-    const size_t n = (size_t)(rows * cols * one->where.count);
-    if (one->momentum && (factor != 1.0 || npy.dtype != one->where.dtype))
-        convert(npy.data, n, npy.dtype, one->where.dtype, factor);
-    one->host = npy.data; /* handed over */
-    npy.data  = NULL;
-done:
-    ms_npy_free(&npy);
-    return st;
-}
-
-/* Bounds of one matrix: of its momentum, -1 if unknown; of its last gradient, and the norms of its
- * Gram matrix, 0 if unknown; and its quantile, 0 if unknown. */
-typedef struct bounds {
-    double momentum, last_grad, sumsq, trace, quantile;
-} bounds;
-
-/* Reads the bounds of all members of all groups, in the units of the file. */
-static musec_status read_bounds(musec_optim *opt, const ms_safetensors *s, bounds **out)
-{
-    size_t       n = 0, at = 0;
-    char         key[NAME_MAX_BYTES];
-    member_name  name;
-    musec_status st = MUSEC_OK;
-    for (size_t i = 0; i < opt->n_groups; i++)
-        n += (size_t)opt->groups[i].count;
-    *out = calloc(n + 1, sizeof **out);
-    if (*out == NULL) TRY(no_memory(opt));
-    for (size_t i = 0; i < opt->n_groups; i++)
-        for (int64_t m = 0; m < opt->groups[i].count; m++, at++) {
-            bounds *b = &(*out)[at];
-            *b        = (bounds){ .momentum = -1.0 };
-            name_member(opt, &opt->groups[i].members[m], name);
-            snprintf(key, sizeof key, QUANTILE_OF "%s", name);
-            TRY(ms_quantile_read(opt, s, key, &b->quantile));
-            snprintf(key, sizeof key, BOUND_OF "%s", name);
-            const char *found = ms_safetensors_metadata(s, key);
-            char       *rest  = NULL;
-            if (found == NULL) continue;
-            double *const more[] = { &b->last_grad, &b->sumsq, &b->trace };
-            bool          good   = take_number(found, INFINITY, &b->momentum, &rest);
-            for (size_t k = 0; good && *rest == ' ' && k < COUNT(more); k++)
-                good = take_number(rest + 1, INFINITY, more[k], &rest);
-            if (!good || *rest != '\0')
-                TRY(ms_fail(&opt->d->error, MUSEC_EFORMAT, "%s: \"%s\" is \"%s\"", s->path, key,
-                            found));
-        }
-done:
-    return st;
-}
-
-static musec_status set_bounds(musec_optim *opt, const bounds *b, double factor)
-{
-    double      *norms = NULL;
-    musec_status st    = MUSEC_OK;
-    for (size_t i = 0; i < opt->n_groups; b += opt->groups[i++].count) {
-        ms_group    *g     = &opt->groups[i];
-        const size_t n     = (size_t)g->count;
-        double      *grown = realloc(norms, 2 * n * sizeof *norms);
-        if (grown == NULL) TRY(no_memory(opt));
-        norms = grown;
-        for (size_t m = 0; m < n; m++) {
-            g->momentum_bound[m] = b[m].momentum < 0.0 ? -1.0 : b[m].momentum * factor;
-            g->last_absmax[m]    = b[m].last_grad;
-            g->quantile[m]       = b[m].quantile;
-            norms[m]             = b[m].sumsq;
-            norms[n + m]         = b[m].trace;
-        }
-        if (g->gram_norms.sumsq.data != NULL) {
-            TRY(opt->d->ops->upload(opt->d, norms, 2 * n * sizeof *norms,
-                                    g->gram_norms.sumsq.data));
-            TRY(opt->d->ops->sync(opt->d)); /* norms goes */
-        }
-    }
-    TRY(ms_send_live_bounds(opt));
-done:
-    free(norms);
-    return st;
-}
-
-/* The factor that makes momentum of the file momentum of this optimizer. */
-static musec_status convert_factor(musec_optim *opt, const ms_safetensors *s, double *factor)
-{
-    const char  *form = ms_safetensors_metadata(s, "momentum_form");
-    double       beta = 0.0;
-    musec_status st   = MUSEC_OK;
-    *factor           = 1.0;
-    TRY(read_number(opt, s, "beta", &beta, NULL));
-    if (!ms_base_reads(ms_base_find(opt->cfg.base), "momentum-form")) return MUSEC_OK;
-    const bool from_heavy = form != NULL && strcmp(form, "heavy-ball") == 0;
-    const bool to_heavy   = opt->cfg.momentum_form == MUSEC_MOMENTUM_HEAVY;
-    if (from_heavy && !to_heavy) *factor = beta;
-    if (!from_heavy && to_heavy && !(opt->cfg.beta > 0.0))
-        return ms_fail(&opt->d->error, MUSEC_EFORMAT,
-                       "%s: an average with beta 0 cannot become heavy-ball momentum", s->path);
-    if (!from_heavy && to_heavy) *factor = 1.0 / opt->cfg.beta;
-done:
-    return st;
-}
-
-musec_status musec_optim_load(musec_optim *opt, const char *path)
-{
-    ms_safetensors s     = { 0 };
-    items          all   = { 0 };
-    bounds        *known = NULL;
-    double        *steps = NULL, t = 0.0, skipped = 0.0, factor = 1.0;
-    char           key[NAME_MAX_BYTES];
-    musec_status   st = MUSEC_OK;
-    if (opt == NULL || path == NULL) return MUSEC_EINVAL;
-    const ms_caller caller = ms_device_enter(opt->d);
-    TRY(ms_optim_prepare(opt));
-    TRY(ms_safetensors_open(&opt->d->error, path, &s));
-    TRY(want(opt, &s, "format", FORMAT));
-    TRY(want(opt, &s, "optimizer", opt->row->name));
-    TRY(want(opt, &s, "base", opt->cfg.base));
-    TRY(convert_factor(opt, &s, &factor));
-    TRY(read_number(opt, &s, "steps", &t, &skipped));
-    steps = calloc(opt->n_params + 1, sizeof *steps);
-    if (steps == NULL) TRY(no_memory(opt));
-    for (size_t i = 0; i < opt->n_params; i++) {
-        snprintf(key, sizeof key, STEPS_OF "%s", opt->params[i].name);
-        TRY(read_number(opt, &s, key, &steps[i], NULL));
-    }
-    TRY(read_bounds(opt, &s, &known));
-    TRY(list_items(opt, &all));
-    if (s.n_tensors != all.n)
-        TRY(ms_fail(&opt->d->error, MUSEC_EFORMAT,
-                    "%s: %zu tensors, where these parameters have %zu", path, s.n_tensors, all.n));
-    for (size_t i = 0; i < all.n; i++)
-        TRY(read_item(opt, &s, &all.list[i], factor));
-    for (size_t i = 0; i < all.n; i++)
-        TRY(all.list[i].weight != NULL ? ms_put_weight(opt, all.list[i].host, all.list[i].weight)
-                                       : put(opt->d, all.list[i].host, all.list[i].where));
-    TRY(set_bounds(opt, known, factor));
-    for (size_t i = 0; i < opt->n_params; i++)
-        opt->params[i].t = (int64_t)steps[i];
-    opt->t          = (int64_t)t;
-    opt->skipped    = (int64_t)skipped;
-    opt->live_stale = true;
-done:
-    ms_device_leave(caller);
-    free(steps);
-    free(known);
-    free_items(&all);
-    ms_safetensors_close(&s);
+    ms_state_free(&all);
     return st;
 }

@@ -59,7 +59,7 @@ static ms_span span_of(const ms_step *s, ms_group *g, int64_t first, int64_t n)
                       .gs        = gs,
                       .first     = first,
                       .n         = n,
-                      .momentum  = ms_mat_slice(g->state[0], first, n),
+                      .momentum  = ms_state_of(g, 0, first, n),
                       .direction = none,
                       .scaled = gs->scaled.mat.data != NULL ? ms_scaled_slice(gs->scaled, first, n)
                                                             : ms_unscaled(none) };
@@ -201,10 +201,11 @@ static musec_status take_step(ms_step *s)
     for (size_t i = 0; i < opt->n_groups; i++)
         if (!s->host->groups[i].done) TRY(step_group(s, i));
     for (size_t i = 0; i < opt->n_params; i++)
-        opt->params[i].t += s->grads[i].data != NULL;
+        opt->params[i].t += s->grads[i].data != NULL || opt->params[i].share.elsewhere;
     opt->t++;
     TRY(ms_qk_clip(opt));
     TRY(ms_update_averages(opt));
+    if (s->report) TRY(ms_share_reports(opt));
 done:
     return st;
 }

@@ -269,6 +269,7 @@ musec_status ms_update_averages(musec_optim *opt)
     const double share = 1.0 / (double)((opt->t - 1) % T + 1);
     for (size_t i = 0; i < opt->n_params; i++) {
         const ms_param *p = &opt->params[i];
+        if (p->share.elsewhere) continue;
         for (int64_t b = 0; p->weight.dtype == MUSEC_BF16 && b < p->weight.count; b++)
             TRY(average_halves(opt, p, b, share));
         if (p->weight.dtype != MUSEC_BF16)

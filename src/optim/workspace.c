@@ -267,7 +267,7 @@ musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64
     TRY(ms_optim_prepare(opt));
     for (size_t i = 0; i < opt->n_groups; i++) {
         const ms_group *g     = &opt->groups[i];
-        const uint64_t  elems = (uint64_t)(g->count * g->rows * g->cols);
+        const uint64_t  elems = (uint64_t)(g->n_slots * g->rows * g->cols);
         for (int s = 0; g->base->states[s] != NULL; s++)
             bytes += elems * ms_dtype_bytes(g->state[s].dtype);
     }
