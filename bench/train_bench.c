@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/comm.h"
 #include "timing.h"
 #include "train/trainer.h"
 
@@ -211,7 +212,7 @@ static musec_status make_optims(ms_bench *b, const char *preset, train_job *j)
     musec_status st = MUSEC_OK;
     for (int i = OPTIMS - 1; i >= 0; i--) { /* the first one's config is used */
         TRY(configure(&b->d->error, preset, i, j));
-        st = ms_train_build_optim(&e, &j->cfg, j->gpt, b->d, &j->optim[i]);
+        st = ms_train_build_optim(&e, &j->cfg, j->gpt, b->d, ms_comm_self(), NULL, &j->optim[i]);
         if (st != MUSEC_OK) return ms_fail(&b->d->error, st, "%s", e.text);
     }
     j->grads = calloc(ms_gpt_n_params(j->gpt), sizeof *j->grads);

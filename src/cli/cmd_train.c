@@ -3,13 +3,16 @@
  * Every field of the config is an option, and --set reaches them all by the names of config.json.
  * SIGINT, SIGTERM and SIGHUP let the step at hand finish, or abandon it where it is long, write a
  * checkpoint and leave; a second one (signals.h) ends the program at once. */
+#define _POSIX_C_SOURCE 200809L /* access */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "cli/train_start.h"
+#include "comm/comm.h"
 #include "core/clock.h"
 #include "core/process.h"
 #include "core/signals.h"
@@ -26,9 +29,10 @@ enum {
 };
 
 struct args {
-    const char    *preset, *optimizer, *config, *out, *resume;
+    const char    *preset, *optimizer, *config, *out, *resume, *comm;
     ms_option_list set, data, val_data;
     int            explain, quiet, json;
+    bool           is_auto;                /* --resume auto has found a run */
     const char    *settings[MAX_SETTINGS]; /* by ms_train_field_at(); NULL: not given */
 };
 
@@ -46,11 +50,14 @@ static const ms_option before[] = {
       "that exists]" },
     { "resume", MS_OPT_STR, AT(resume), "RUN",
       "continue the run in this directory from its newest checkpoint; a larger --steps extends "
-      "it" },
+      "it; auto: that of --out if it has begun, else begin it" },
     { "explain", MS_OPT_FLAG, AT(explain), NULL,
       "print what would be done, with the rule of every parameter and the memory, and stop" },
     { "set", MS_OPT_LIST, AT(set), "FIELD=VALUE",
       "set any field by its name in config.json; may be repeated" },
+    { "comm", MS_OPT_CHOICE, AT(comm), ms_comm_choices,
+      "how several processes train one model: auto is mpi where mpirun, srun or the like have "
+      "started them [auto]" },
     { "config", MS_OPT_STR, AT(config), "FILE",
       "start from the config.json of another run instead of a preset [none]" },
     { "quiet", MS_OPT_FLAG, AT(quiet), NULL, "print no progress" },
@@ -234,6 +241,27 @@ static bool is_given(const void *arg, const char *name)
     return false;
 }
 
+/* A command that begins a run and goes on with it says again how it began. */
+static musec_status check_begun(ms_error *e, const struct args *a, const char *path,
+                                const ms_train_config *was)
+{
+    const char     *preset = ms_preset_name((size_t)was->preset, NULL);
+    ms_train_config other;
+    musec_status    st = MUSEC_OK;
+
+    if (a->config != NULL) {
+        TRY(ms_train_config_read(e, a->config, &other));
+        TRY(ms_train_config_same(e, path, was, &other));
+    } else if (strcmp(a->preset, preset) != 0 || strcmp(a->optimizer, was->optim.name) != 0) {
+        st = ms_fail(e, MUSEC_EINVAL,
+                     "%s is of preset %s and optimizer %s, not %s and %s; start another run with "
+                     "--out",
+                     path, preset, was->optim.name, a->preset, a->optimizer);
+    }
+done:
+    return st;
+}
+
 static musec_status configure(ms_error *e, const struct args *a, ms_train_config *cfg)
 {
     char            path[MS_PATH_MAX], notes[MS_CONFIG_NOTES];
@@ -246,6 +274,7 @@ static musec_status configure(ms_error *e, const struct args *a, ms_train_config
         TRY(ms_train_config_read(e, path, cfg));
         TRY(ms_train_config_check(e, cfg));
         was = *cfg;
+        if (a->is_auto) TRY(check_begun(e, a, path, &was));
         TRY(apply(e, a, cfg));
         TRY(ms_train_config_check(e, cfg));
         TRY(ms_train_config_same(e, path, &was, cfg));
@@ -288,9 +317,21 @@ static int check_sets(const ms_command *cmd, const struct args *a)
     return EXIT_OK;
 }
 
+static bool wants_auto(const struct args *a)
+{
+    return a->resume != NULL && strcmp(a->resume, "auto") == 0;
+}
+
 static int check_usage(const ms_command *cmd, const struct args *a)
 {
     if (check_sets(cmd, a) != EXIT_OK) return EXIT_USAGE;
+    if (wants_auto(a)) {
+        if (a->out == NULL)
+            return ms_cli_usage(cmd, "--resume auto goes on with the run of --out DIR; ./auto is a "
+                                     "directory of that name");
+        return ms_settings_usage(cmd, rows + COUNT(before), a->settings,
+                                 cmd->n_options - COUNT(before));
+    }
     if (a->resume != NULL && (a->out != NULL || a->config != NULL))
         return ms_cli_usage(cmd, "--resume goes on in its directory: without --out and --config");
     if ((a->resume != NULL || a->config != NULL) && (a->preset != NULL || a->optimizer != NULL))
@@ -408,19 +449,23 @@ static ms_stop stop_request(void *unused)
     return age < 0.0 ? MS_STOP_NO : age < GRACE_MS ? MS_STOP_AFTER_STEP : MS_STOP_NOW;
 }
 
-static musec_status run(ms_error *e, const struct args *a, const ms_train_config *cfg, int *code)
+/* One rank speaks: the others have neither a log nor callbacks. */
+static musec_status run(ms_error *e, const struct args *a, const ms_train_config *cfg,
+                        ms_comm *comm, int *code)
 {
-    ms_log          log      = ms_log_open(stderr, a->quiet ? MS_LOG_QUIET : MS_LOG_NORMAL);
+    const bool      speaks = comm->rank == 0, quiet = a->quiet || !speaks;
+    ms_log          log      = ms_log_open(stderr, quiet ? MS_LOG_QUIET : MS_LOG_NORMAL);
     struct progress progress = { .config = cfg, .log = &log };
     char *const     out      = progress.out;
     ms_train_setup  setup    = { .config  = *cfg,
                                  .out     = out,
                                  .resume  = a->resume != NULL,
                                  .began   = ms_process_start_ms(),
-                                 .log     = &log,
+                                 .comm    = comm,
+                                 .log     = speaks ? &log : NULL,
                                  .stop    = stop_request,
-                                 .on_open = on_open,
-                                 .on_step = on_step,
+                                 .on_open = speaks ? on_open : NULL,
+                                 .on_step = speaks ? on_step : NULL,
                                  .arg     = &progress };
     ms_train       *t        = NULL;
     ms_summary      summary;
@@ -432,10 +477,10 @@ static musec_status run(ms_error *e, const struct args *a, const ms_train_config
         if (out[0] == '\0') return ms_fail(e, MUSEC_EINVAL, "a directory without a name");
     }
     /* before there is a directory: a run that is interrupted says so in it */
-    ms_stop_catch(a->quiet ? NULL : "stopping; again to stop now");
+    ms_stop_catch(quiet ? NULL : "stopping; again to stop now");
     TRY(ms_train_open(e, &setup, &t));
     progress.started = progress.last_line = ms_clock_ms();
-    if (!a->quiet) ms_stop_answer("finishing this step; again to stop now");
+    if (!quiet) ms_stop_answer("finishing this step; again to stop now");
     TRY(ms_train_run(e, t, &summary));
     if (*ms_stop_flag() != 0) log.dangling = 0; /* the answer stands below the progress line */
     ms_log_end(&log);
@@ -443,11 +488,68 @@ static musec_status run(ms_error *e, const struct args *a, const ms_train_config
         *code = ms_stop_code(EXIT_OK);
         ms_log_say(&log, MS_LOG_NORMAL, "interrupted; go on with: musec train --resume %s", out);
     }
-    TRY(print_summary(e, a, out, &summary));
+    if (speaks) TRY(print_summary(e, a, out, &summary));
 done:
     ms_log_end(&log);
     ms_train_close(t);
     return st;
+}
+
+/* ---- ranks ----------------------------------------------------------------------------------- */
+
+static void on_abort(void *arg, const char *why)
+{
+    const ms_command *cmd = arg;
+    ms_error          error;
+    ms_error_set(&error, "%s", why);
+    (void)ms_cli_fail(cmd, &error);
+}
+
+/* Decides, for all ranks, whether --resume auto goes on with a run. */
+static musec_status find_begun(ms_error *e, struct args *a, ms_comm *comm)
+{
+    char         path[MS_PATH_MAX];
+    char         begun = 0;
+    musec_status st    = MUSEC_OK;
+
+    if (!wants_auto(a)) return MUSEC_OK;
+    TRY(ms_path_join(e, a->out, "config.json", path));
+    if (comm->rank == 0) begun = access(path, F_OK) == 0;
+    TRY(ms_comm_check(e, comm, comm->ops->broadcast(comm, &begun, 1, 0)));
+    a->is_auto = begun != 0;
+    a->resume  = begun != 0 ? a->out : NULL;
+    if (begun != 0) a->out = NULL;
+done:
+    return st;
+}
+
+static musec_status train(ms_error *e, struct args *a, ms_comm *comm, int *code)
+{
+    static ms_train_config cfg;
+    musec_status           st;
+
+    TRY(find_begun(e, a, comm));
+    if (comm->rank > 0) a->quiet = 1;
+    TRY(configure(e, a, &cfg));
+    TRY(run(e, a, &cfg, comm, code));
+done:
+    return st;
+}
+
+/* Trains on the ranks of this job; a failure of one of several ends the job, and this process. */
+static int train_on_ranks(const ms_command *cmd, struct args *a, ms_error *e)
+{
+    const ms_comm_setup setup = { a->comm != NULL ? a->comm : "auto", on_abort, (void *)cmd };
+    ms_comm            *comm  = NULL;
+    int                 code  = EXIT_OK;
+    musec_status        st    = ms_comm_open(e, &setup, &comm);
+
+    if (st == MUSEC_OK) {
+        st = train(e, a, comm, &code);
+        if (st != MUSEC_OK) ms_comm_abort(comm, e->text);
+        ms_comm_close(comm);
+    }
+    return st == MUSEC_OK ? code : ms_cli_fail(cmd, e);
 }
 
 /* ---- before it runs -------------------------------------------------------------------------- */
@@ -477,7 +579,9 @@ int cmd_train(int argc, char **argv)
     if (code != EXIT_OK) return code;
     if (a.preset == NULL) a.preset = default_preset;
     if (a.optimizer == NULL) a.optimizer = default_optimizer;
+    if (!a.explain) return train_on_ranks(cmd, &a, &error);
+    if (wants_auto(&a)) a.resume = NULL;
     st = configure(&error, &a, &cfg);
-    if (st == MUSEC_OK) st = a.explain ? explain(&error, &a, &cfg) : run(&error, &a, &cfg, &code);
+    if (st == MUSEC_OK) st = explain(&error, &a, &cfg);
     return st == MUSEC_OK ? code : ms_cli_fail(cmd, &error);
 }

@@ -244,7 +244,9 @@ static void say_device(ms_log *log, const ms_train_start *s)
         ms_bytes_text(s->memory.available, bytes, sizeof bytes);
         snprintf(there, sizeof there, " of %s available", bytes);
     }
-    ms_log_say(log, MS_LOG_NORMAL, "memory: about %s%s", need, there);
+    ms_log_say(log, MS_LOG_NORMAL, "memory: about %s%s%s", need, there,
+               s->ranks[0] != '\0' ? ", on this rank" : "");
+    if (s->ranks[0] != '\0') ms_log_say(log, MS_LOG_NORMAL, "%s", s->ranks);
 }
 
 static void say_warnings(ms_log *log, const ms_train_start *s, double expected_s)

@@ -23,12 +23,12 @@ static musec_status read_number(ms_error *e, const char *name, int min, int *out
 {
     const char *text = getenv(name);
     char       *end  = NULL;
-    const long  n    = strtol(text, &end, 10);
+    const long  n    = text != NULL ? strtol(text, &end, 10) : 0;
 
-    if (end == text || *end != '\0' || n < min || n > INT_MAX)
+    if (text == NULL || end == text || *end != '\0' || n < min || n > INT_MAX)
         return ms_fail(e, MUSEC_EINVAL,
-                       "%s is \"%s\" in the environment, not a number of %d or more", name, text,
-                       min);
+                       "%s is \"%s\" in the environment, not a number of %d or more", name,
+                       text != NULL ? text : "", min);
     *out = (int)n;
     return MUSEC_OK;
 }

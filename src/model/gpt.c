@@ -160,6 +160,8 @@ const ms_gpt_tensor *ms_gpt_param(const ms_gpt *g, size_t index) { return &g->pa
 const ms_gpt_config *ms_gpt_config_of(const ms_gpt *g) { return &g->cfg; }
 musec_dtype          ms_gpt_dtype(const ms_gpt *g) { return g->dtype; }
 
+ms_mat ms_gpt_grads(const ms_gpt *g) { return g->all_grads; }
+
 musec_status ms_gpt_zero_grad(ms_gpt *g) { return g->d->ops->fill(g->d, 0.0, g->all_grads); }
 
 /* ---- views of a pass ------------------------------------------------------------------------- */

@@ -106,6 +106,8 @@ const ms_gpt_config *ms_gpt_config_of(const ms_gpt *g);
 musec_dtype          ms_gpt_dtype(const ms_gpt *g); /* of activations */
 
 musec_status ms_gpt_zero_grad(ms_gpt *g);
+/* All gradients as one row, (1, n), those of the parameters and 0 between them. */
+ms_mat ms_gpt_grads(const ms_gpt *g);
 /* Queues a pass, which adds to the losses, the largest logits and the gradients on the device. */
 musec_status ms_gpt_run(ms_gpt *g, const ms_gpt_batch *batch, const ms_gpt_pass *pass);
 /* Waits, returns the results since the last call, and resets them.  max_logit: NULL or layers *

@@ -113,7 +113,8 @@ const ms_field ms_fields[] = {
       "number format of the activations (weights and gradients are f32); auto: bf16 on a GPU, f32 "
       "on a CPU; f16 has no loss scaling and is for comparisons only" },
     { "deterministic", CHOICE(deterministic, "no|yes"), "yes", DEVICE, RESUMABLE | NOT_KEYED,
-      "give the same bits from run to run; no lets a GPU use faster operations that do not" },
+      "give the same bits from run to run, on any number of ranks; no lets a GPU use faster "
+      "operations that do not, and ranks send less" },
     { "layers", INT(model.layers, 1, MS_GPT_LAYERS), "2", MODEL, 0,
       "number of transformer layers" },
     { "width", INT(model.width, 1, 1 << 20), "128", MODEL, 0,

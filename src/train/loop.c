@@ -20,6 +20,8 @@
 
 #include "core/clock.h"
 #include "core/optimizers.h"
+#include "train/gradients.h"
+#include "train/ranks.h"
 #include "train/trainer.h"
 
 enum { MS_PER_S = 1000 };
@@ -32,14 +34,11 @@ static bool is_out_of_time(const ms_train *t)
     return limit_ms > 0.0 && ms_clock_ms() - t->started >= limit_ms;
 }
 
-static ms_stop asked_to_stop(const ms_train *t)
+ms_stop ms_train_asked_to_stop(const ms_train *t)
 {
     const ms_stop asked = t->setup.stop == NULL ? MS_STOP_NO : t->setup.stop(t->setup.arg);
     return asked == MS_STOP_NO && is_out_of_time(t) ? MS_STOP_AFTER_STEP : asked;
 }
-
-/* Takes an ms_train; also called by the passes of the model. */
-static bool must_stop_now(void *t) { return asked_to_stop(t) == MS_STOP_NOW; }
 
 /* Discards what the passes have accumulated since the last ms_gpt_take. */
 static musec_status discard_passes(ms_error *e, ms_train *t)
@@ -68,8 +67,6 @@ static musec_status abandon_validation(ms_error *e, ms_train *t, const ms_log_li
     return discard_passes(e, t);
 }
 
-/* ---- forward and backward -------------------------------------------------------------------- */
-
 ms_gpt_pass ms_train_pass(const ms_train *t, const ms_step_plan *plan)
 {
     const double scale =
@@ -80,48 +77,6 @@ ms_gpt_pass ms_train_pass(const ms_train *t, const ms_step_plan *plan)
                          .grad_scale   = scale };
     memcpy(pass.weights, plan->weights, sizeof pass.weights);
     return pass;
-}
-
-static musec_status run_batch(ms_error *e, ms_train *t, const ms_batch *batch,
-                              const ms_gpt_pass *pass)
-{
-    const ms_gpt_batch b = { batch->inputs, batch->targets, batch->doc, batch->tokens };
-    return ms_train_check(e, t->ctx, ms_gpt_run(t->gpt, &b, pass));
-}
-
-/* Computes the gradients of a step over all its micro-batches, and the losses and logits of its log
- * line.  If the run must stop now, the results are of no use. */
-static musec_status compute_gradients(ms_error *e, ms_train *t, const ms_step_plan *plan,
-                                      ms_log_line *line)
-{
-    ms_gpt_pass   pass  = ms_train_pass(t, plan);
-    const double  start = ms_clock_ms();
-    ms_gpt_result result;
-    ms_batch      batch = { 0 };
-    musec_status  st;
-
-    pass.stop     = must_stop_now;
-    pass.stop_arg = t;
-    TRY(ms_train_check(e, t->ctx, ms_gpt_zero_grad(t->gpt)));
-    for (int64_t i = 0; i < plan->stage->micro_batches && !must_stop_now(t); i++) {
-        const double before = ms_clock_ms();
-        TRY(ms_mixture_next(e, t->train, plan->tokens, plan->stage->max_doc, &batch));
-        line->ms_data += ms_clock_ms() - before;
-        if (batch.epoch > line->epoch) line->epoch = batch.epoch;
-        TRY(run_batch(e, t, &batch, &pass));
-    }
-    if (must_stop_now(t)) goto done;
-    TRY(ms_train_check(e, t->ctx, ms_gpt_take(t->gpt, &result, t->max_logit)));
-    line->ms_model  = ms_clock_ms() - start - line->ms_data;
-    line->loss      = result.loss / (double)result.tokens;
-    line->objective = result.objective / (double)result.tokens;
-    line->max_logit = -INFINITY;
-    for (int64_t i = 0; i < t->cfg.model.layers * t->cfg.model.heads; i++)
-        if (t->max_logit[i] > line->max_logit || isnan(t->max_logit[i]))
-            line->max_logit = t->max_logit[i];
-    t->progress.tokens += result.tokens;
-done:
-    return st;
 }
 
 /* ---- divergence ------------------------------------------------------------------------------ */
@@ -224,6 +179,7 @@ static musec_status update_weights(ms_error *e, ms_train *t, const ms_step_plan 
     TRY(ms_train_check(e, t->ctx, musec_optim_poll(t->optim))); /* was it taken? */
     /* Without this its time would count for the next step. */
     TRY(ms_train_check(e, t->ctx, musec_ctx_sync(t->ctx)));
+    if (musec_optim_steps(t->optim) > made) TRY(ms_train_gather_weights(e, t));
     if (musec_optim_steps(t->optim) > made) {
         collect_reports(t, line);
         watch_gain(t, line);
@@ -235,44 +191,18 @@ done:
 
 /* ---- validation ------------------------------------------------------------------------------ */
 
-/* The loss on one data set; not set if the run must stop now. */
-static musec_status validate_set(ms_error *e, ms_train *t, const ms_step_plan *plan, ms_loader *set,
-                                 double *loss)
-{
-    const ms_gpt_pass pass  = { .window_short = plan->stage->window_short,
-                                .window_long  = plan->stage->window_long,
-                                .n_weights    = 1,
-                                .weights      = { 1.0 },
-                                .stop         = must_stop_now,
-                                .stop_arg     = t };
-    const int64_t     chunk = t->schedule.max_tokens;
-    ms_gpt_result     result;
-    ms_batch          batch;
-    musec_status      st;
-
-    TRY(ms_loader_seek(e, set, (ms_position){ 0 }));
-    for (int64_t left = t->cfg.val_tokens; left > 0; left -= batch.tokens) {
-        TRY(ms_loader_next(e, set, left < chunk ? left : chunk, chunk, &batch));
-        if (batch.tokens == 0) break;
-        TRY(run_batch(e, t, &batch, &pass));
-        if (must_stop_now(t)) goto done;
-    }
-    TRY(ms_train_check(e, t->ctx, ms_gpt_take(t->gpt, &result, NULL)));
-    *loss = result.loss / (double)result.tokens;
-done:
-    return st;
-}
-
 /* Validates on each data set, and averages by their weights.  t->abandoned tells if it was
  * interrupted. */
 static musec_status validate(ms_error *e, ms_train *t, const ms_step_plan *plan, ms_log_line *line)
 {
-    const ms_log_line before = *line;
-    musec_status      st     = MUSEC_OK;
-    line->val_loss           = 0.0;
+    const ms_log_line before  = *line;
+    bool              stopped = false;
+    musec_status      st      = MUSEC_OK;
+    line->val_loss            = 0.0;
     for (size_t i = 0; i < ms_mixture_sets(t->val); i++) {
-        TRY(validate_set(e, t, plan, ms_mixture_set(t->val, i), &line->val_losses[i]));
-        if (must_stop_now(t)) return abandon_validation(e, t, &before);
+        TRY(ms_train_validate_set(e, t, plan, ms_mixture_set(t->val, i), &line->val_losses[i],
+                                  &stopped));
+        if (stopped) return abandon_validation(e, t, &before);
         line->val_loss += ms_mixture_weight(t->val, i) * line->val_losses[i];
         line->val_names[i] = ms_mixture_name(t->val, i);
     }
@@ -326,11 +256,12 @@ static musec_status train_step(ms_error *e, ms_train *t)
     ms_progress        began = t->progress;
     ms_log_line  line = { .step = t->progress.step + 1, .lr = t->cfg.optim.lr * plan.lr_scale };
     const char  *reason;
+    bool         stopped = false;
     musec_status st;
 
     began.position = ms_mixture_where(t->train);
-    TRY(compute_gradients(e, t, &plan, &line));
-    if (must_stop_now(t)) return abandon_step(e, t, &began);
+    TRY(ms_train_gradients(e, t, &plan, &line, &stopped));
+    if (stopped) return abandon_step(e, t, &began);
     t->progress.step++;
     reason = find_divergence(t, &line);
     if (reason == NULL) {
@@ -421,7 +352,7 @@ static musec_status finish(ms_error *e, ms_train *t, int64_t first, ms_summary *
     if (t->progress.lowest_gain < MS_GAIN_CONVERGED) ms_gain_note(t->progress.lowest_gain, t->note);
     *out = summarize(t, status, outcome != MS_OUTCOME_DONE ? t->reason : NULL);
     if (t->runlog != NULL) TRY(ms_runlog_sync(e, t->runlog));
-    if (t->setup.out != NULL &&
+    if (t->setup.out != NULL && ms_train_writes(t) &&
         !(t->progress.step == first && ms_summary_is_current(t->setup.out, out)))
         TRY(ms_summary_write(e, t->setup.out, out));
 done:
@@ -431,17 +362,22 @@ done:
 musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
 {
     const int64_t first = t->progress.step;
+    ms_stop       asked = MS_STOP_NO;
     musec_status  st    = MUSEC_OK;
 
     t->started     = ms_clock_ms();
     t->abandoned   = false;
     t->diverged[0] = '\0';
-    if (t->has_pending && asked_to_stop(t) == MS_STOP_NO) {
-        TRY(validate_pending(e, t));
-        TRY(save_if_due(e, t));
+    if (t->has_pending) {
+        TRY(ms_train_agree_stop(e, t, ms_train_asked_to_stop(t), &asked));
+        if (asked == MS_STOP_NO) {
+            TRY(validate_pending(e, t));
+            TRY(save_if_due(e, t));
+        }
     }
-    while (t->progress.step < t->schedule.steps && !has_diverged(t) && !t->abandoned &&
-           asked_to_stop(t) == MS_STOP_NO) {
+    while (t->progress.step < t->schedule.steps && !has_diverged(t) && !t->abandoned) {
+        TRY(ms_train_agree_stop(e, t, ms_train_asked_to_stop(t), &asked));
+        if (asked != MS_STOP_NO) break;
         TRY(train_step(e, t));
         TRY(save_if_due(e, t));
     }

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "train/ranks.h"
+#include "train/sums.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 
@@ -54,9 +56,10 @@ musec_status ms_train_measure(ms_error *e, const ms_train *t, ms_train_sizes *ou
     out->attention  = attention_bytes(t);
     out->data       = ms_mixture_bytes(t->train) + ms_mixture_bytes(t->val);
     out->checkpoint = ms_weights_buffer(t->gpt);
-    out->total      = out->checkpoint + out->model.weights + out->model.copies + out->model.grads +
-                 out->model.activations + out->optim_state + shared_bytes(out) + out->data +
-                 program_bytes;
+    out->sums       = ms_sums_bytes(t);
+    out->total      = out->checkpoint + out->sums + out->model.weights + out->model.copies +
+                 out->model.grads + out->model.activations + out->optim_state + shared_bytes(out) +
+                 out->data + program_bytes;
 done:
     return st;
 }
@@ -66,7 +69,7 @@ void ms_train_memory_rows(const ms_train_sizes *s, ms_memory_row rows[MS_MEMORY_
     const ms_memory_row all[] = {
         { "weights", s->model.weights },
         { "copies", s->model.copies },
-        { "gradients", s->model.grads },
+        { "gradients", s->model.grads + s->sums },
         { "activations", s->model.activations },
         { "optimizer state", s->optim_state },
         { "workspace", shared_bytes(s) },
@@ -189,7 +192,8 @@ static void append_needs(ms_error *e, ms_train *t)
 void ms_train_explain_failure(ms_error *e, ms_train *t, musec_status status)
 {
     if (t->ctx == NULL || (status != MUSEC_EDEVICE && status != MUSEC_ENOMEM)) return;
-    if (status == MUSEC_ENOMEM) append_needs(e, t);
+    /* To make the model again would take all ranks. */
+    if (status == MUSEC_ENOMEM && ms_comm_of(&t->setup)->size == 1) append_needs(e, t);
     if (t->setup.out == NULL || t->started == 0.0) return; /* no step was made */
     if (t->saved_step > 0)
         append(e, "; the checkpoint of step %lld is whole", (long long)t->saved_step);

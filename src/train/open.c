@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "train/ranks.h"
 #include "train/trainer.h"
 
 /* ---- the run directory ----------------------------------------------------------------------- */
@@ -71,7 +72,7 @@ done:
 /* Calls setup.on_open for a run that is built and has made `step` steps. */
 static musec_status call_on_open(ms_error *e, ms_train *t, int64_t step)
 {
-    char           advice[MS_ADVICE_TEXT];
+    char           advice[MS_ADVICE_TEXT], ranks[MS_ADVICE_TEXT];
     ms_train_start start = { .config   = &t->cfg,
                              .schedule = &t->schedule,
                              .train    = t->train,
@@ -79,10 +80,12 @@ static musec_status call_on_open(ms_error *e, ms_train *t, int64_t step)
                              .dtype    = ms_gpt_dtype(t->gpt),
                              .step     = step,
                              .memory   = t->memory,
-                             .advice   = advice };
+                             .advice   = advice,
+                             .ranks    = ranks };
     musec_status   st    = MUSEC_OK;
 
-    if (t->setup.on_open == NULL) return MUSEC_OK;
+    TRY(ms_train_describe_ranks(e, t, ranks, sizeof ranks));
+    if (t->setup.on_open == NULL) goto done;
     TRY(ms_train_measure(e, t, &start.sizes));
     start.needed = start.sizes.total;
     if (t->ctx->kind->memory != NULL) /* without what stays in host memory */
@@ -115,17 +118,19 @@ musec_status ms_train_open(ms_error *e, const ms_train_setup *setup, ms_train **
                      .unigram_loss = NAN,
                      .saved_step   = -1,
                      .lock         = MS_NO_LOCK };
-    if (setup->out != NULL) TRY(check_directory(e, t, path)); /* before anything is printed */
+    if (setup->out != NULL && ms_train_writes(t))
+        TRY(check_directory(e, t, path)); /* before anything is printed */
     if (setup->resume) {
-        TRY(ms_lock_take(e, setup->out, &t->lock));
+        if (ms_train_writes(t)) TRY(ms_lock_take(e, setup->out, &t->lock));
         TRY(ms_train_find_restart(e, t, &restart));
     }
     TRY(ms_train_build(e, t, 0));
     TRY(call_on_open(e, t, restart.from.step > 0 ? restart.from.step : 0));
     TRY(ms_train_identify_data(e, t));
+    TRY(ms_train_agree_inputs(e, t));
     if (restart.from.step >= 0) TRY(ms_train_restore(e, t, &restart));
     if (restart.from.step < 0) TRY(ms_train_init_weights(e, t));
-    if (setup->out != NULL) TRY(open_directory(e, t));
+    if (setup->out != NULL && ms_train_writes(t)) TRY(open_directory(e, t));
     if (t->device_note[0] != '\0' && setup->log != NULL)
         ms_log_say(setup->log, MS_LOG_NORMAL, "%s", t->device_note);
     *out = t;

@@ -2,10 +2,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "train/ranks.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 
 /* ---- writing --------------------------------------------------------------------------------- */
+
+bool ms_train_writes(const ms_train *t) { return ms_comm_of(&t->setup)->rank == 0; }
 
 static musec_status write_model(ms_error *e, void *arg, const char *path)
 {
@@ -26,8 +29,13 @@ musec_status ms_train_save(ms_error *e, ms_train *t)
     musec_status               st;
 
     t->progress.position = ms_mixture_where(t->train);
-    state                = ms_train_state(t);
-    st                   = t->runlog != NULL ? ms_runlog_sync(e, t->runlog) : MUSEC_OK;
+    if (!ms_train_writes(t)) { /* hands over what it owns */
+        st = write_optim(e, t, "");
+        if (st == MUSEC_OK) t->saved_step = t->progress.step;
+        return st;
+    }
+    state = ms_train_state(t);
+    st    = t->runlog != NULL ? ms_runlog_sync(e, t->runlog) : MUSEC_OK;
     if (st == MUSEC_OK)
         st = ms_checkpoint_write(e, t->setup.out, t->progress.step, &writer, state, t->cfg.keep);
     if (st == MUSEC_OK) t->saved_step = t->progress.step;
@@ -124,11 +132,11 @@ done:
     return st;
 }
 
-musec_status ms_train_find_restart(ms_error *e, ms_train *t, ms_restart *out)
+/* The newest checkpoint, as rank 0 finds it. */
+static musec_status find_newest(ms_error *e, ms_train *t, ms_restart *out)
 {
-    char          warning[sizeof(ms_error)];
-    const json_t *dir;
-    musec_status  st;
+    char         warning[sizeof(ms_error)];
+    musec_status st;
 
     TRY(ms_checkpoint_newest(e, t->setup.out, &out->from, warning));
     out->skipped_damaged = warning[0] != '\0';
@@ -139,8 +147,33 @@ musec_status ms_train_find_restart(ms_error *e, ms_train *t, ms_restart *out)
         if (t->setup.log != NULL)
             ms_log_say(t->setup.log, MS_LOG_QUIET, "%s has no checkpoint yet: starting at step 0",
                        t->setup.out);
-        goto done;
     }
+done:
+    return st;
+}
+
+/* Opens the same checkpoint on all ranks. */
+static musec_status share_restart(ms_error *e, ms_train *t, ms_restart *out)
+{
+    ms_comm     *c                = ms_comm_of(&t->setup);
+    char         dir[MS_PATH_MAX] = "";
+    musec_status st               = MUSEC_OK;
+
+    if (c->size == 1) return MUSEC_OK;
+    if (out->from.step >= 0) memcpy(dir, out->from.dir, sizeof dir);
+    TRY(ms_comm_check(e, c, c->ops->broadcast(c, dir, sizeof dir, 0)));
+    if (c->rank > 0 && dir[0] != '\0') TRY(ms_checkpoint_open(e, dir, &out->from));
+done:
+    return st;
+}
+
+musec_status ms_train_find_restart(ms_error *e, ms_train *t, ms_restart *out)
+{
+    const json_t *dir;
+    musec_status  st = MUSEC_OK;
+
+    if (ms_train_writes(t)) TRY(find_newest(e, t, out));
+    TRY(share_restart(e, t, out));
     dir = json_object_get(out->from.state, "data_dir");
     if (json_is_string(dir))
         snprintf(t->data_dir, sizeof t->data_dir, "%s", json_string_value(dir));
@@ -153,7 +186,8 @@ musec_status ms_train_restore(ms_error *e, ms_train *t, const ms_restart *r)
     musec_status st;
 
     TRY(ms_train_load(e, t, &r->from));
-    if (r->skipped_damaged) TRY(ms_checkpoint_quarantine(e, t->setup.out, r->from.step));
+    if (r->skipped_damaged && ms_train_writes(t))
+        TRY(ms_checkpoint_quarantine(e, t->setup.out, r->from.step));
     t->saved_step = r->from.step;
     if (t->setup.log != NULL)
         ms_log_say(t->setup.log, MS_LOG_NORMAL, "going on from %s", r->from.dir);

@@ -8,7 +8,10 @@
 #include "data/bpe.h"
 #include "data/bytes.h"
 #include "optim/optim.h"
+#include "train/gradients.h"
 #include "train/init_from.h"
+#include "train/ranks.h"
+#include "train/sums.h"
 #include "train/trainer.h"
 
 musec_status ms_train_check(ms_error *e, const musec_ctx *ctx, musec_status status)
@@ -60,7 +63,8 @@ bool ms_train_needs_logits(const ms_train_config *cfg)
 }
 
 musec_status ms_train_build_optim(ms_error *e, const ms_train_config *cfg, ms_gpt *gpt,
-                                  musec_ctx *ctx, musec_optim **out)
+                                  musec_ctx *ctx, ms_comm *comm, const int *owner,
+                                  musec_optim **out)
 {
     musec_optim_config optim = cfg->optim;
     size_t             q     = 0, index;
@@ -79,7 +83,8 @@ musec_status ms_train_build_optim(ms_error *e, const ms_train_config *cfg, ms_gp
         if (param.lr_factor == 0.0)
             return ms_fail(e, MUSEC_EINVAL, "the factor on lr of %s is 0; it must be above 0",
                            p->name);
-        TRY(ms_train_check(e, ctx, musec_optim_add(*out, &param, &index)));
+        const int whose = owner != NULL ? owner[i] : comm->rank;
+        TRY(ms_train_check(e, ctx, ms_optim_add_share(*out, comm, &param, whose, &index)));
         if (strstr(p->name, "attn.q") != NULL) q = index;
         if (strstr(p->name, "attn.k") != NULL && ms_train_needs_logits(cfg))
             TRY(ms_train_check(e, ctx, add_attention(*out, &cfg->model, q, index)));
@@ -198,7 +203,11 @@ musec_status ms_train_build_model(ms_error *e, ms_train *t, int64_t max_tokens)
     TRY(ms_train_dtype(e, &t->cfg, t->ctx, &dtype));
     TRY(ms_train_check(e, t->ctx,
                        ms_gpt_create(&t->gpt, t->ctx, &t->cfg.model, dtype, max_tokens)));
-    TRY(ms_train_build_optim(e, &t->cfg, t->gpt, t->ctx, &t->optim));
+    TRY(ms_train_deal(e, t, &t->owner));
+    TRY(ms_train_pieces(e, t));
+    TRY(ms_sums_create(e, t, &t->sums));
+    TRY(ms_train_build_optim(e, &t->cfg, t->gpt, t->ctx, ms_comm_of(&t->setup), t->owner,
+                             &t->optim));
 done:
     return st;
 }
@@ -206,9 +215,17 @@ done:
 void ms_train_teardown_model(ms_train *t)
 {
     musec_optim_destroy(t->optim);
+    ms_sums_destroy(t->sums);
     ms_gpt_destroy(t->gpt);
-    t->optim = NULL;
-    t->gpt   = NULL;
+    free(t->grad_pieces);
+    free(t->weight_pieces);
+    free(t->owner);
+    t->grad_pieces = t->weight_pieces = NULL;
+    t->n_pieces                       = 0;
+    t->owner                          = NULL;
+    t->optim                          = NULL;
+    t->sums                           = NULL;
+    t->gpt                            = NULL;
 }
 
 /* The arguments and results of the thread that opens the device. */
@@ -254,6 +271,15 @@ static musec_status open_device_and_data(ms_error *e, ms_train *t)
     return st;
 }
 
+/* Ranks sum what lies in host memory. */
+static musec_status check_device(ms_error *e, const ms_train *t)
+{
+    if (ms_comm_of(&t->setup)->size == 1 || t->ctx->kind->memory == NULL) return MUSEC_OK;
+    return ms_fail(e, MUSEC_ENOTSUP,
+                   "several ranks compute on CPUs, not on %s: give --device cpu, or start one",
+                   musec_ctx_device(t->ctx));
+}
+
 musec_status ms_train_build(ms_error *e, ms_train *t, int64_t max_tokens)
 {
     const ms_gpt_config *model = &t->cfg.model;
@@ -261,15 +287,19 @@ musec_status ms_train_build(ms_error *e, ms_train *t, int64_t max_tokens)
 
     TRY(ms_schedule_make(e, &t->cfg, &t->schedule));
     TRY(open_device_and_data(e, t));
+    TRY(check_device(e, t));
     TRY(ms_train_check(e, t->ctx, musec_ctx_set_deterministic(t->ctx, t->cfg.deterministic != 0)));
     if (max_tokens == 0) TRY(ms_train_check_memory(e, t));
     TRY(ms_train_build_model(e, t, max_tokens > 0 ? max_tokens : t->schedule.max_tokens));
     t->grads     = calloc(ms_gpt_n_params(t->gpt), sizeof *t->grads);
-    t->max_logit = calloc((size_t)(model->layers * model->heads), sizeof *t->max_logit);
-    if (t->grads == NULL || t->max_logit == NULL)
+    t->max_logit = calloc((size_t)(model->layers * model->heads), 2 * sizeof *t->max_logit);
+    t->records   = calloc((size_t)ms_train_records(t), MS_LOSS_RECORD * sizeof *t->records);
+    if (t->grads == NULL || t->max_logit == NULL || t->records == NULL)
         return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
+    t->pass_logit = t->max_logit + model->layers * model->heads;
     for (size_t i = 0; i < ms_gpt_n_params(t->gpt); i++)
-        t->grads[i] = ms_view_of(ms_gpt_param(t->gpt, i)->grad);
+        t->grads[i] =
+            ms_share_view(&t->optim->params[i], ms_view_of(ms_gpt_param(t->gpt, i)->grad));
 done:
     return st;
 }
@@ -298,6 +328,7 @@ void ms_train_teardown(ms_train *t)
     json_decref(t->data);
     json_decref(t->resumed);
     json_decref(t->init);
+    free(t->records);
     free(t->max_logit);
     free(t->grads);
 }

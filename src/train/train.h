@@ -29,6 +29,7 @@ typedef struct ms_train_sizes { /* bytes */
     uint64_t     optim_state, data, checkpoint, total;
     /* Scratch of the optimizer's step and of attention's gradient, which share one memory. */
     uint64_t workspace, attention;
+    uint64_t sums; /* of gradients, see gradients.h */
 } ms_train_sizes;
 
 typedef struct ms_train_start { /* what is known of a run before its first step */
@@ -42,6 +43,7 @@ typedef struct ms_train_start { /* what is known of a run before its first step 
     uint64_t               needed; /* bytes of device memory */
     ms_memory              memory; /* of the device, before the run allocated any */
     const char            *advice; /* what saves most memory, as the rest of a sentence */
+    const char            *ranks;  /* a line about them, "" for one */
     bool made_out; /* Set by on_open if it made the run directory: removed if it stays empty. */
 } ms_train_start;
 
@@ -50,6 +52,7 @@ typedef struct ms_train_setup {
     const char     *out;        /* the run directory; NULL: nothing is written */
     bool            resume;     /* resume from the newest checkpoint in `out` */
     double          began;      /* clock at the start of the program; 0: that of ms_train_open */
+    struct ms_comm *comm;       /* the ranks of the run; NULL: there is one */
     ms_log         *log;        /* NULL: silent */
     ms_stop (*stop)(void *arg); /* asked many times in a step; NULL: never stops */
     /* Called after every step, unless NULL. */

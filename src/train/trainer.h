@@ -31,29 +31,37 @@ struct ms_train {
     bool            made_out;                      /* setup.on_open made the run directory */
     ms_gpt         *gpt;
     musec_optim    *optim;
-    musec_view     *grads; /* by the optimizer's index */
-    ms_mixture     *train, *val;
-    ms_runlog      *runlog;
-    int             lock; /* on the run directory */
-    ms_progress     progress;
-    double         *max_logit;                  /* (layers * heads) of the current step */
-    ms_log_line     last_val;                   /* the last step that was validated */
-    char            diverged[sizeof(ms_error)]; /* why the run diverged before its end, or "" */
-    char            reason[sizeof(ms_error)];   /* why the run ended as stalled or diverged */
-    char            note[MS_GAIN_NOTE];         /* that the clip has not converged, or "" */
-    double          unigram_loss;               /* of the training data; NaN: not computed yet */
-    double          resumed_s;                  /* seconds of training before this process */
-    double          began;                      /* clock at the start of this process */
-    double          started;                    /* clock at the first step of this process */
-    double          start_s;     /* seconds until the first step was done; NaN: none was yet */
-    int64_t         saved_step;  /* of the newest checkpoint; -1: none */
-    bool            abandoned;   /* the current step or its validation was interrupted */
-    bool            has_pending; /* The last step still has to be validated, */
-    ms_log_line     pending;     /* and this is its log line so far. */
-    json_t         *data;        /* identity of the data (train.h); NULL: not known */
-    json_t         *resumed;     /* changes on resuming; NULL: none */
-    json_t         *init;        /* origin of the initial weights; NULL: random ones */
-    char            data_dir[MS_PATH_MAX]; /* base of relative data paths, or "" */
+    musec_view     *grads; /* by the optimizer's index: those of this rank */
+    struct ms_sums *sums;
+    double         *records; /* of the losses of a step (gradients.h) */
+    /* Of a run on several ranks (ranks.h): owners by parameter, and the pieces of weights and
+     * gradients; else NULL. */
+    int                  *owner;
+    struct ms_comm_piece *weight_pieces, *grad_pieces;
+    size_t                n_pieces;
+    double                busiest, mean_work; /* matrix work as dealt: milliseconds of a step */
+    ms_mixture           *train, *val;
+    ms_runlog            *runlog;
+    int                   lock; /* on the run directory */
+    ms_progress           progress;
+    double               *max_logit, *pass_logit; /* (layers * heads) of the step, of a pass */
+    ms_log_line           last_val;               /* the last step that was validated */
+    char        diverged[sizeof(ms_error)];       /* why the run diverged before its end, or "" */
+    char        reason[sizeof(ms_error)];         /* why the run ended as stalled or diverged */
+    char        note[MS_GAIN_NOTE];               /* that the clip has not converged, or "" */
+    double      unigram_loss;                     /* of the training data; NaN: not computed yet */
+    double      resumed_s;                        /* seconds of training before this process */
+    double      began;                            /* clock at the start of this process */
+    double      started;                          /* clock at the first step of this process */
+    double      start_s;     /* seconds until the first step was done; NaN: none was yet */
+    int64_t     saved_step;  /* of the newest checkpoint; -1: none */
+    bool        abandoned;   /* the current step or its validation was interrupted */
+    bool        has_pending; /* The last step still has to be validated, */
+    ms_log_line pending;     /* and this is its log line so far. */
+    json_t     *data;        /* identity of the data (train.h); NULL: not known */
+    json_t     *resumed;     /* changes on resuming; NULL: none */
+    json_t     *init;        /* origin of the initial weights; NULL: random ones */
+    char        data_dir[MS_PATH_MAX]; /* base of relative data paths, or "" */
 };
 
 /* ---- setup.c: creates the parts of a run ----------------------------------------------------- */
@@ -65,8 +73,10 @@ void         ms_train_teardown(ms_train *t);
 /* Creates only what is in device memory: model and optimizer. */
 musec_status ms_train_build_model(ms_error *e, ms_train *t, int64_t max_tokens);
 void         ms_train_teardown_model(ms_train *t);
+/* owner: of each parameter among the ranks of comm, as ms_train_deal says; NULL: this rank. */
 musec_status ms_train_build_optim(ms_error *e, const ms_train_config *cfg, ms_gpt *gpt,
-                                  musec_ctx *ctx, musec_optim **out);
+                                  musec_ctx *ctx, struct ms_comm *comm, const int *owner,
+                                  musec_optim **out);
 /* Opens the training and validation data that the schedule needs. */
 musec_status ms_train_open_data(ms_error *e, ms_train *t);
 /* Whether the optimizer needs the largest attention logits. */
@@ -108,6 +118,9 @@ void ms_train_explain_failure(ms_error *e, ms_train *t, musec_status status);
 
 /* ---- loop.c, outcome.c ----------------------------------------------------------------------- */
 
+/* What this rank was asked for; others may have been asked for more. */
+ms_stop ms_train_asked_to_stop(const ms_train *t);
+
 /* The settings of the forward and backward passes of a step. */
 ms_gpt_pass ms_train_pass(const ms_train *t, const ms_step_plan *plan);
 /* How the run ends: diverged where t->diverged says so; after all steps by its losses and weights;
@@ -118,6 +131,9 @@ musec_status ms_train_outcome(ms_error *e, ms_train *t, ms_outcome *out);
 
 json_t      *ms_train_state(const ms_train *t);
 musec_status ms_train_read_state(ms_error *e, ms_train *t, const ms_checkpoint *c);
+
+/* Says whether this rank writes the files of the run. */
+bool ms_train_writes(const ms_train *t);
 
 /* ---- resume.c: checkpoints of a run ---------------------------------------------------------- */
 

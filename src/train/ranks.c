@@ -1,0 +1,320 @@
+/* ranks.c - see ranks.h. */
+#include "train/ranks.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/json_file.h"
+#include "core/sha256.h"
+#include "core/size.h"
+#include "optim/optim.h"
+#include "train/trainer.h"
+
+/* ---- dealing --------------------------------------------------------------------------------- */
+
+typedef struct thing {
+    double cost;
+    int    kind;
+    size_t index;
+} thing;
+
+static int dearest_first(const void *a, const void *b)
+{
+    const thing *x = a, *y = b;
+    if (x->cost != y->cost) return x->cost < y->cost ? 1 : -1;
+    if (x->kind != y->kind) return x->kind < y->kind ? -1 : 1;
+    return x->index < y->index ? -1 : 1;
+}
+
+static bool has_kind(const thing *dealt, size_t n, const int *owner, int rank, int kind)
+{
+    for (size_t i = 0; i < n; i++)
+        if (owner[dealt[i].index] == rank && dealt[i].kind == kind) return true;
+    return false;
+}
+
+musec_status ms_deal(ms_error *e, const double *cost, const int *kind, size_t n, int size,
+                     int *owner)
+{
+    thing       *all  = calloc(n + 1, sizeof *all);
+    double      *load = calloc((size_t)size, sizeof *load);
+    musec_status st   = MUSEC_OK;
+
+    if (all == NULL || load == NULL) TRY(ms_no_memory(e, "the owners of parameters"));
+    for (size_t i = 0; i < n; i++)
+        all[i] = (thing){ cost[i], kind[i], i };
+    qsort(all, n, sizeof *all, dearest_first);
+    for (size_t i = 0; i < n; i++) {
+        int best = 0;
+        for (int r = 1; r < size; r++)
+            if (load[r] < load[best] ||
+                (load[r] == load[best] && has_kind(all, i, owner, r, all[i].kind) &&
+                 !has_kind(all, i, owner, best, all[i].kind)))
+                best = r;
+        owner[all[i].index] = best;
+        load[best] += all[i].cost;
+    }
+done:
+    free(load);
+    free(all);
+    return st;
+}
+
+/* ---- costs ----------------------------------------------------------------------------------- */
+
+/* Milliseconds of a step of one such parameter: the second one of an optimizer that has no other,
+ * as the first takes memory. */
+static musec_status measure_step(ms_error *e, const ms_train *t, const ms_gpt_tensor *p, double *ms)
+{
+    ms_device         *d         = t->ctx;
+    musec_optim_config cfg       = t->cfg.optim;
+    musec_optim       *opt       = NULL;
+    void              *memory[2] = { NULL, NULL };
+    musec_view         view[2]; /* the weight and its gradient */
+    size_t             bytes = 0;
+    musec_status       st    = MUSEC_OK;
+
+    if (ms_gpt_dtype(t->gpt) == MUSEC_F32 && cfg.operands == 0) cfg.operands = MUSEC_F32;
+    cfg.report_every  = 0;
+    cfg.nonfinite     = MUSEC_NONFINITE_SKIP; /* whatever the settings make of made-up gradients, */
+    cfg.momentum_form = MUSEC_MOMENTUM_EMA;   /* it is a cost and no failure */
+    if (!ms_size_stack(1, p->weight.rows, p->weight.cols, ms_dtype_bytes(p->weight.dtype), &bytes))
+        return ms_fail(e, MUSEC_EINVAL, "%s is too large", p->name);
+    for (int i = 0; i < 2; i++) {
+        TRY(ms_train_check(e, d, d->ops->alloc(d, bytes, &memory[i])));
+        view[i] = musec_view_dense(memory[i], p->weight.dtype, 1, p->weight.rows, p->weight.cols);
+        TRY(ms_train_check(e, d,
+                           d->ops->uniform(d, (uint64_t)i + 1, -1.0, 1.0, ms_mat_of(view[i]))));
+    }
+    TRY(ms_train_check(e, d, musec_optim_create(&opt, d, &cfg)));
+    const musec_param param = { .name = p->name, .role = p->role, .weight = view[0] };
+    TRY(ms_train_check(e, d, musec_optim_add(opt, &param, NULL)));
+    for (int i = 0; i < 2; i++) {
+        const double start = ms_clock_ms();
+        TRY(ms_train_check(e, d, musec_optim_step(opt, &view[1], 1, 1.0)));
+        TRY(ms_train_check(e, d, musec_ctx_sync(d)));
+        *ms = ms_clock_ms() - start;
+    }
+done:
+    musec_optim_destroy(opt);
+    for (int i = 0; i < 2; i++)
+        d->ops->free(d, memory[i]);
+    return st;
+}
+
+static bool same_kind(const ms_gpt_tensor *a, const ms_gpt_tensor *b)
+{
+    return a->weight.rows == b->weight.rows && a->weight.cols == b->weight.cols &&
+           (a->role < MUSEC_MATRIX_ROLES) == (b->role < MUSEC_MATRIX_ROLES);
+}
+
+static bool is_split(const ms_gpt_tensor *p)
+{
+    return p->role == MUSEC_ROLE_EMBED || p->role == MUSEC_ROLE_HEAD;
+}
+
+/* Measures one parameter of each kind, on rank 0; all ranks deal by its numbers. */
+static musec_status measure_costs(ms_error *e, const ms_train *t, double *cost, int *kind)
+{
+    ms_comm     *c  = ms_comm_of(&t->setup);
+    const size_t n  = ms_gpt_n_params(t->gpt);
+    musec_status st = MUSEC_OK;
+
+    for (size_t i = 0; i < n; i++) {
+        const ms_gpt_tensor *p     = ms_gpt_param(t->gpt, i);
+        size_t               first = 0;
+        while (first < i && !same_kind(ms_gpt_param(t->gpt, first), p))
+            first++;
+        kind[i] = (int)first;
+        if (first < i)
+            cost[i] = cost[first];
+        else if (is_split(p))
+            cost[i] = 0.0;
+        else if (c->rank == 0)
+            TRY(measure_step(e, t, p, &cost[i]));
+    }
+    TRY(ms_comm_check(e, c, c->ops->broadcast(c, cost, (int64_t)(n * sizeof *cost), 0)));
+done:
+    return st;
+}
+
+musec_status ms_train_deal(ms_error *e, ms_train *t, int **out)
+{
+    ms_comm     *c     = ms_comm_of(&t->setup);
+    const size_t n     = ms_gpt_n_params(t->gpt);
+    double      *cost  = NULL;
+    int         *kind  = NULL;
+    int         *owner = NULL;
+    musec_status st    = MUSEC_OK;
+
+    *out = NULL;
+    if (c->size == 1) return MUSEC_OK;
+    cost  = calloc(n, sizeof *cost);
+    kind  = calloc(n, sizeof *kind);
+    owner = calloc(n, sizeof *owner);
+    if (cost == NULL || kind == NULL || owner == NULL)
+        TRY(ms_no_memory(e, "the owners of parameters"));
+    TRY(measure_costs(e, t, cost, kind));
+    TRY(ms_deal(e, cost, kind, n, c->size, owner));
+    t->busiest = t->mean_work = 0.0;
+    for (int r = 0; r < c->size; r++) {
+        double load = 0.0;
+        for (size_t i = 0; i < n; i++)
+            if (owner[i] == r) load += cost[i];
+        t->busiest = fmax(t->busiest, load);
+        t->mean_work += load / c->size;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (is_split(ms_gpt_param(t->gpt, i))) owner[i] = MS_SPLIT;
+    *out  = owner;
+    owner = NULL;
+done:
+    free(owner);
+    free(kind);
+    free(cost);
+    return st;
+}
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+/* Adds the part of a parameter that lies from row `first` on. */
+static void add_piece(ms_train *t, const ms_gpt_tensor *p, int64_t first, int64_t rows, int owner)
+{
+    const size_t  at    = (size_t)(first * p->weight.cols) * ms_dtype_bytes(p->weight.dtype);
+    ms_comm_piece piece = { .n = rows * p->weight.cols, .dtype = p->weight.dtype, .owner = owner };
+    if (rows == 0) return;
+    piece.data                    = (char *)p->weight.data + at;
+    t->weight_pieces[t->n_pieces] = piece;
+    piece.data                    = (char *)p->grad.data + at;
+    t->grad_pieces[t->n_pieces++] = piece;
+}
+
+musec_status ms_train_pieces(ms_error *e, ms_train *t)
+{
+    ms_comm     *c        = ms_comm_of(&t->setup);
+    const size_t n        = ms_gpt_n_params(t->gpt);
+    size_t       capacity = 0;
+
+    if (!ms_size_mul(n, (size_t)c->size, &capacity))
+        return ms_no_memory(e, "the pieces of all ranks");
+    t->weight_pieces = calloc(capacity + 1, sizeof *t->weight_pieces);
+    t->grad_pieces   = calloc(capacity + 1, sizeof *t->grad_pieces);
+    if (t->weight_pieces == NULL || t->grad_pieces == NULL)
+        return ms_no_memory(e, "the pieces of all ranks");
+    if (c->size == 1) { /* no weights go anywhere, and gradients are one row */
+        const ms_mat all              = ms_gpt_grads(t->gpt);
+        t->grad_pieces[t->n_pieces++] = (ms_comm_piece){ all.data, all.cols, all.dtype, 0 };
+        return MUSEC_OK;
+    }
+    for (size_t i = n; i-- > 0;) { /* the head comes last in the list, and first backward */
+        const ms_gpt_tensor *p    = ms_gpt_param(t->gpt, i);
+        const int64_t        rows = p->weight.rows;
+        if (t->owner[i] != MS_SPLIT) add_piece(t, p, 0, rows, t->owner[i]);
+        for (int r = 0; t->owner[i] == MS_SPLIT && r < c->size; r++) {
+            const int64_t first = ms_share_first(rows, r, c->size);
+            add_piece(t, p, first, ms_share_first(rows, r + 1, c->size) - first, r);
+        }
+    }
+    return MUSEC_OK;
+}
+
+musec_status ms_train_gather_weights(ms_error *e, ms_train *t)
+{
+    ms_comm     *c  = ms_comm_of(&t->setup);
+    musec_status st = MUSEC_OK;
+
+    if (c->size == 1) return MUSEC_OK;
+    TRY(ms_comm_check(e, c, c->ops->gather(c, t->weight_pieces, t->n_pieces)));
+    TRY(ms_train_check(e, t->ctx, ms_gpt_refresh(t->gpt)));
+done:
+    return st;
+}
+
+/* ---- agreement ------------------------------------------------------------------------------- */
+
+musec_status ms_train_agree_stop(ms_error *e, const ms_train *t, ms_stop mine, ms_stop *out)
+{
+    ms_comm     *c       = ms_comm_of(&t->setup);
+    double       request = (double)mine;
+    musec_status st      = MUSEC_OK;
+
+    TRY(ms_comm_check(e, c, c->ops->all_reduce(c, MS_COMM_MAX, &request, 1)));
+    *out = (ms_stop)request;
+done:
+    return st;
+}
+
+/* The checksum of a value as JSON. */
+static musec_status checksum(ms_error *e, json_t *value, char sum[MS_SHA256_HEX])
+{
+    char     *text = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS);
+    ms_sha256 s;
+    if (text == NULL) return ms_no_memory(e, "what ranks compare");
+    ms_sha256_init(&s);
+    ms_sha256_add(&s, text, strlen(text));
+    ms_sha256_end(&s, sum);
+    free(text);
+    return MUSEC_OK;
+}
+
+musec_status ms_train_agree_inputs(ms_error *e, const ms_train *t)
+{
+    ms_comm     *c    = ms_comm_of(&t->setup);
+    json_t      *list = NULL;
+    char         config[2][MS_SHA256_HEX], data[2][MS_SHA256_HEX];
+    musec_status st = MUSEC_OK;
+
+    if (c->size == 1) return MUSEC_OK;
+    list = ms_train_config_json(&t->cfg);
+    if (list == NULL) TRY(ms_no_memory(e, "what ranks compare"));
+    TRY(checksum(e, list, config[0]));
+    TRY(checksum(e, t->data, data[0]));
+    memcpy(config[1], config[0], sizeof config[0]);
+    memcpy(data[1], data[0], sizeof data[0]);
+    TRY(ms_comm_check(e, c, c->ops->broadcast(c, config[1], sizeof config[1], 0)));
+    TRY(ms_comm_check(e, c, c->ops->broadcast(c, data[1], sizeof data[1], 0)));
+    if (strcmp(config[0], config[1]) != 0)
+        TRY(ms_fail(e, MUSEC_EINVAL,
+                    "this rank was given other settings than rank 0: start all with one command"));
+    if (strcmp(data[0], data[1]) != 0)
+        TRY(ms_fail(e, MUSEC_EINVAL,
+                    "the data that this rank reads are not those of rank 0: all machines need the "
+                    "same files under %s",
+                    t->cfg.data));
+    TRY(ms_comm_check(e, c, c->ops->barrier(c))); /* nothing begins before all are agreed */
+done:
+    json_decref(list);
+    return st;
+}
+
+musec_status ms_train_describe_ranks(ms_error *e, ms_train *t, char *text, size_t bytes)
+{
+    ms_comm     *c         = ms_comm_of(&t->setup);
+    uint64_t     state     = 0;
+    double       sum       = 0.0, max;
+    int64_t      least     = INT64_MAX;
+    char         idle[128] = "";
+    musec_status st        = MUSEC_OK;
+
+    text[0] = '\0';
+    if (c->size == 1) return MUSEC_OK;
+    TRY(ms_train_check(e, t->ctx, musec_optim_workspace(t->optim, NULL, &state)));
+    sum = max = (double)state;
+    TRY(ms_comm_check(e, c, c->ops->all_reduce(c, MS_COMM_SUM, &sum, 1)));
+    TRY(ms_comm_check(e, c, c->ops->all_reduce(c, MS_COMM_MAX, &max, 1)));
+    for (int i = 0; i < t->schedule.n_stages; i++)
+        least = ms_min_i64(least, t->schedule.stage[i].micro_batches);
+    if (least < c->size)
+        snprintf(idle, sizeof idle,
+                 "; %lld of them compute no gradients: take more --micro-batches than %lld",
+                 (long long)(c->size - least), (long long)least);
+    snprintf(text, bytes,
+             "ranks: %d by %s; the busiest has %.2f of the mean of matrix work and %.2f of the "
+             "optimizer's state%s",
+             c->size, c->ops->name, t->mean_work > 0.0 ? t->busiest / t->mean_work : 1.0,
+             sum > 0.0 ? max / sum : 0.0, idle);
+done:
+    return st;
+}

@@ -1,0 +1,47 @@
+/* ranks.h - a training run on several ranks: who owns what, and what they tell each other.
+ *
+ * Every rank has all weights, computes the gradients of its own micro-batches (gradients.h), owns
+ * some of the parameters, makes the optimizer's step of those, and gets the others' from their
+ * owners.  What a rank decides by is the same on all: losses, logits, reports and requests to stop.
+ * Rank 0 alone writes files. */
+#ifndef MS_TRAIN_RANKS_H
+#define MS_TRAIN_RANKS_H
+
+#include "comm/comm.h"
+#include "train/train.h"
+
+/* The ranks of a run; `self` where the setup names none. */
+static inline ms_comm *ms_comm_of(const ms_train_setup *setup)
+{
+    return setup->comm != NULL ? setup->comm : ms_comm_self();
+}
+
+/* Deals n things of these costs to `size` ranks: the most expensive first, each to the rank that
+ * has least to do so far.  Things of one kind follow each other where costs are equal, and an
+ * equally idle rank that has some of a kind is preferred, so that what is batched stays together.
+ * Fails for want of memory alone. */
+musec_status ms_deal(ms_error *e, const double *cost, const int *kind, size_t n, int size,
+                     int *owner);
+
+/* Chooses the owners of the model's parameters by what a step of each costs here, measured on rank
+ * 0.  *out: by parameter, to be freed; NULL for a run on one rank.  Embedding and head, which are
+ * updated element by element, are split. */
+musec_status ms_train_deal(ms_error *e, ms_train *t, int **out);
+
+/* Lists the pieces of the weights and of the gradients, in the order in which the backward pass
+ * completes them.  On one rank all gradients are one piece. */
+musec_status ms_train_pieces(ms_error *e, ms_train *t);
+
+/* Brings the weights to all ranks, after a step. */
+musec_status ms_train_gather_weights(ms_error *e, ms_train *t);
+
+/* The strongest request to stop of all ranks. */
+musec_status ms_train_agree_stop(ms_error *e, const ms_train *t, ms_stop mine, ms_stop *out);
+
+/* Fails unless all ranks have the same config and the same data. */
+musec_status ms_train_agree_inputs(ms_error *e, const ms_train *t);
+
+/* Tells how evenly the work is dealt: "4 ranks (mpi): ...", or "" for one. */
+musec_status ms_train_describe_ranks(ms_error *e, ms_train *t, char *text, size_t bytes);
+
+#endif

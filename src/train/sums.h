@@ -1,0 +1,29 @@
+/* sums.h - sums of gradients that are the same on any number of ranks.
+ *
+ * A sum of floating-point numbers depends on its order.  Where a run is deterministic, gradients
+ * are therefore not accumulated by the backward pass, but each micro-batch's is computed alone, and
+ * its owners add them in the order of micro-batches:
+ *
+ *     ((0 + 1) + 2) + 3 ...
+ *
+ * Micro-batch i is computed by rank i mod size, so that a round of one for each rank can be added
+ * when it has been computed: an owner keeps the sum of what it owns, and no rank keeps gradients of
+ * several micro-batches.  A run on one rank does the same. */
+#ifndef MS_TRAIN_SUMS_H
+#define MS_TRAIN_SUMS_H
+
+#include "train/train.h"
+
+typedef struct ms_sums ms_sums;
+
+/* The memory of sums on this rank, over all stages of a run; 0 if no step has several rounds. */
+uint64_t     ms_sums_bytes(const ms_train *t);
+musec_status ms_sums_create(ms_error *e, const ms_train *t, ms_sums **out);
+void         ms_sums_destroy(ms_sums *s); /* accepts NULL */
+
+/* Adds the gradients of micro-batches `first` to first + size - 1, as far as there are so many, of
+ * which each rank has its own in the model.  After the last round the model has the sums of what
+ * this rank owns; before that its gradients are cleared. */
+musec_status ms_sums_add(ms_error *e, ms_train *t, int64_t first, int64_t micro_batches);
+
+#endif

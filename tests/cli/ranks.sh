@@ -1,0 +1,121 @@
+# ranks.sh - musec train on several ranks under mpirun: the same bits as in one process with every
+# optimizer, checkpoints that know no ranks, what rank 0 alone prints, and --resume auto.
+#
+# MUSEC_TEST_STEPS=50 makes runs so long, and MUSEC_TEST_RANKS="2 3 4" compares so many ranks with one
+# process, with every optimizer; by default it is few steps on 2, and on 4 where that may differ.
+# shellcheck source=tests/cli/helpers
+. "$MUSEC_SOURCE/tests/cli/helpers"
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+steps=${MUSEC_TEST_STEPS:-6} ranks=${MUSEC_TEST_RANKS:-2}
+
+"$MUSEC_SOURCE/tests/tools/on_ranks" 1 true >reason 2>&1
+if [ $? -eq 77 ]; then
+    skip "$(sed 's/^skipped: //' reason)"
+    finish
+fi
+
+# on N ARGUMENT...: musec on so many ranks; like `run`.
+on() {
+    "$MUSEC_SOURCE/tests/tools/on_ranks" "$1" "$MUSEC" "${@:2}" >stdout 2>stderr
+    code=$?
+}
+# Seven micro-batches: no rank gets as many as another one, and the tree is no whole one.
+tiny=(--layers 2 --width 32 --heads 2 --head 16 --mlp 64 --batch 448 --micro-batches 7 --max-doc 64
+    --val-tokens 512 --val-every 3 --report-every 2 --device cpu --steps "$steps" --quiet)
+
+# same WHAT N ARGUMENT...: N ranks leave what one process leaves: checkpoint, log, summary.
+same() {
+    local what=$1 n=$2
+    shift 2
+    rm -rf several
+    on "$n" train "${tiny[@]}" "$@" --out several
+    if [ "$code" -ne 0 ]; then
+        fail "$what on $n ranks: exit $code: $(tail -n 3 stderr)"
+        return
+    fi
+    check "$what on $n ranks: the checkpoint" diff -r one/checkpoint several/checkpoint
+    check "$what on $n ranks: the log" cmp <(untimed one) <(untimed several)
+    check "$what on $n ranks: the output" cmp <(sed 's/, [0-9.]* s:/:/; s/one$/several/' one.stdout) \
+        <(sed 's/, [0-9.]* s:/:/' stdout)
+}
+# every WHAT RANKS ARGUMENT...: compares one process with each of these numbers of ranks.
+every() {
+    local what=$1 n list=$2
+    shift 2
+    rm -rf one
+    succeeds train "${tiny[@]}" "$@" --out one
+    mv stdout one.stdout
+    for n in $list; do same "$what" "$n" "$@"; done
+}
+
+# ---- the same bits -----------------------------------------------------------------------------------
+
+for name in $(optimizers); do every "$name" "$ranks" --optimizer "$name"; done
+every "all parts of the model" "2 4" --head-gates yes --x0-mix yes --tied no --optimizer musec
+every "thresholds by quantile, averages" 4 --threshold quantile:0.9 --avg-steps 3
+every "rounded momentum" 4 --momentum-dtype bf16
+every "more ranks than micro-batches" 3 --micro-batches 1
+
+# Logits of 0.01 shrink W_q and W_k at every step.
+every "clipped logits" 3 --optimizer muonclip --qk-tau 0.01 --qk-norm no
+
+# Not deterministic: within rounding.  Sums of seven float32 gradients differ in their last bits, and
+# a few steps hardly raise that; 1e-4 of the loss is a hundred times what is seen.
+rm -rf one several
+succeeds train "${tiny[@]}" --deterministic no --out one
+loss=$(sed 's/.*loss \([0-9.]*\).*/\1/' stdout)
+on 3 train "${tiny[@]}" --deterministic no --out several
+check "not deterministic" near 0.0005 "$(sed 's/.*loss \([0-9.]*\).*/\1/' stdout)" "$loss"
+
+# ---- checkpoints know no ranks -----------------------------------------------------------------------
+
+rm -rf one several
+nine=("${tiny[@]}" --steps 9 --checkpoint-every 3 --keep 0)
+succeeds train "${nine[@]}" --out one
+on 4 train "${nine[@]}" --out several
+rm -rf several/checkpoint/step_0000000[69] several/summary.json
+run train --resume several --quiet
+check "saved by 4 ranks, resumed by 1" diff -r {one,several}/checkpoint/step_00000009
+rm -rf several/checkpoint/step_0000000[69] several/summary.json
+on 3 train --resume several --quiet
+check "saved by 4 ranks, resumed by 3" diff -r {one,several}/checkpoint/step_00000009
+check "the log" cmp <(untimed one) <(untimed several)
+rm -rf one several
+run train "${tiny[@]}" --optimizer muon --cooldown 0 --steps 4 --out several
+on 2 train --resume several --steps 8 --quiet
+run train "${tiny[@]}" --optimizer muon --cooldown 0 --steps 8 --out one
+check "begun by 1, resumed by 2: weights" cmp {one,several}/checkpoint/step_00000008/model.safetensors
+check "begun by 1, resumed by 2: state" cmp {one,several}/checkpoint/step_00000008/optim.safetensors
+
+# ---- one rank speaks ---------------------------------------------------------------------------------
+
+rm -rf several
+on 3 train "${tiny[@]:0:${#tiny[@]}-1}" --out several
+check "the ranks" grep -Eq '^ranks: 3 by mpi; the busiest has 1\.[0-9]+ of the mean' stderr
+check "said once" test "$(grep -c '^device: cpu' stderr)" -eq 1
+check "the result once" test "$(wc -l <stdout)" -eq 1
+on 2 train "${tiny[@]}" --out several
+check "a run that is there: exit" test "$code" -eq 1
+check "a run that is there: one reason" test "$(grep -c '^musec train: several: there is a run' stderr)" -eq 1
+on 2 train "${tiny[@]}" --out none --operands bf16
+check "operands of 16 bits" grep -q '^musec train: .*set operands to f32' stderr
+check "not even a directory" test ! -e none
+on 2 train "${tiny[@]}" --out none --comm self
+check "ranks that do not know each other" grep -q 'has started 2 processes' stderr
+
+# ---- --resume auto -----------------------------------------------------------------------------------
+
+rm -rf one several
+more=("${tiny[@]}" --checkpoint-every 2 --keep 0)
+succeeds train "${more[@]}" --out one
+auto=("${more[@]}" --out several --resume auto)
+on 2 train "${auto[@]}"
+check "auto begins" test "$code" -eq 0 -a -e several/summary.json
+rm -rf "$(checkpoint several 4)" "$(checkpoint several "$steps")" several/summary.json
+on 3 train "${auto[@]}"
+check "auto goes on" diff -r "$(checkpoint one "$steps")" "$(checkpoint several "$steps")"
+check "auto goes on: the log" cmp <(untimed one) <(untimed several)
+fails 1 'optimizer soft-musec, not pico and muon' train "${auto[@]}" --optimizer muon
+fails 1 'width 32, not 64' train "${auto[@]}" --width 64
+fails 2 'auto goes on with the run of --out' train --resume auto
+finish
