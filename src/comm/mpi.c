@@ -477,6 +477,7 @@ static void free_comm(mpi_comm *m)
 static void mpi_close(ms_comm *c)
 {
     mpi_comm *m = of(c);
+    char      beat;
 
     if (m->watched) {
         if (mpi_barrier(c) != MUSEC_OK) end_job(m, c->error.text);
@@ -485,6 +486,9 @@ static void mpi_close(ms_comm *c)
         pthread_cond_signal(&m->wake);
         pthread_mutex_unlock(&m->nap);
         pthread_join(m->watch, NULL);
+        (void)mpi_barrier(c); /* now no rank beats any more: takes what was not heard */
+        while (take(m, TAG_BEAT, &beat, 1))
+            ;
     }
     pthread_mutex_lock(&m->lock);
     (void)m->p->finish();

@@ -36,7 +36,7 @@ def processes():
             state = open("/proc/%s/stat" % pid).read().rsplit(")", 1)[1].split()[0]
         except OSError:
             continue
-        rank = [l.split("=")[1] for l in lines if l.startswith("OMPI_COMM_WORLD_RANK=")]
+        rank = [l.split("=")[1] for l in lines if l.startswith(("OMPI_COMM_WORLD_RANK=", "PMI_RANK="))]
         if token in lines and rank and state != "Z":
             found[rank[0]] = int(pid)
     return found
@@ -91,13 +91,24 @@ if [ "$repeats" -gt 1 ]; then
     done
 fi
 
+# A signal to one rank stops all of them after a step, with a checkpoint of it.
+rm -rf run
+read -r code _ left < <(python3 start.py 3 2 SIGTERM "$MUSEC" train "${endless[@]}" --out run --quiet)
+check "a signal to one rank: exit $code" test "$code" -eq 143
+check "a signal to one rank: $left processes left" test "$left" -eq 0
+prints '^interrupted after [0-9]+ steps'
+check "a signal to one rank: the summary" summary run status '"interrupted"'
+made=$(sed -n 's/^interrupted after \([0-9]*\) steps.*/\1/p' stdout)
+check "a signal to one rank: a checkpoint of step $made" test -e "$(checkpoint run "$made")"
+whole "a signal to one rank"
+
 # ---- what one rank sees ------------------------------------------------------------------------------
 
 # in_rooms.sh LIMIT ARGUMENT...: each rank runs in a directory of its own, where the shards are; LIMIT:
 # the largest file that rank 0 may write, in KiB.
 cat >in_rooms.sh <<'P2'
 #!/usr/bin/env bash
-rank=$OMPI_COMM_WORLD_RANK
+rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
 cd "room$rank" || exit 1
 if [ "$rank" -eq 0 ] && [ "$1" -gt 0 ]; then
     trap '' XFSZ

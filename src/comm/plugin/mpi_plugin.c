@@ -30,7 +30,9 @@ static void plugin_describe(char *text, int bytes)
     if (bytes < 1) return;
     (void)MPI_Get_library_version(version, &n);
     version[strcspn(version, "\n")] = '\0';
-    n                               = (int)strlen(version);
+    for (char *c = version; *c != '\0'; c++)
+        if (*c == '\t') *c = ' ';
+    n = (int)strlen(version);
     if (n > bytes - 1) n = bytes - 1;
     memcpy(text, version, (size_t)n);
     text[n] = '\0';
