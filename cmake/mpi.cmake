@@ -12,7 +12,7 @@ else()
 endif()
 set_property(SOURCE src/comm/mpi.c APPEND PROPERTY COMPILE_DEFINITIONS "MS_PLUGIN_DIR=\"${plugin_dir}\"")
 
-if(MUSEC_MPI AND NOT MUSEC_WHEEL)
+if(MUSEC_MPI AND NOT MUSEC_WHEEL AND NOT MUSEC_STATIC_DEPS) # not what is carried to other machines
   if(MUSEC_MPI STREQUAL "ON")
     find_package(MPI REQUIRED COMPONENTS C)
   else()
@@ -26,9 +26,7 @@ if(MPI_C_FOUND)
   target_link_libraries(musec_mpi PRIVATE musec_flags MPI::MPI_C)
   set_target_properties(musec_mpi PROPERTIES C_VISIBILITY_PRESET default
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
-  if(NOT MUSEC_STATIC_DEPS)
-    install(TARGETS musec_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/musec)
-  endif()
+  install(TARGETS musec_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/musec)
 endif()
 if(NOT MUSEC_STATIC_DEPS) # for the MPI of another machine
   install(DIRECTORY src/comm/plugin DESTINATION ${CMAKE_INSTALL_DATADIR}/musec/mpi/comm)

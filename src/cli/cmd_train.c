@@ -241,23 +241,18 @@ static bool is_given(const void *arg, const char *name)
     return false;
 }
 
-/* A command that begins a run and goes on with it says again how it began. */
-static musec_status check_begun(ms_error *e, const struct args *a, const char *path,
-                                const ms_train_config *was)
+/* The config of a run that this command begins. */
+static musec_status configure_new(ms_error *e, const struct args *a, ms_train_config *cfg,
+                                  char notes[MS_CONFIG_NOTES])
 {
-    const char     *preset = ms_preset_name((size_t)was->preset, NULL);
-    ms_train_config other;
-    musec_status    st = MUSEC_OK;
-
-    if (a->config != NULL) {
-        TRY(ms_train_config_read(e, a->config, &other));
-        TRY(ms_train_config_same(e, path, was, &other));
-    } else if (strcmp(a->preset, preset) != 0 || strcmp(a->optimizer, was->optim.name) != 0) {
-        st = ms_fail(e, MUSEC_EINVAL,
-                     "%s is of preset %s and optimizer %s, not %s and %s; start another run with "
-                     "--out",
-                     path, preset, was->optim.name, a->preset, a->optimizer);
-    }
+    musec_status st;
+    if (a->config != NULL)
+        TRY(ms_train_config_read(e, a->config, cfg));
+    else
+        TRY(ms_train_config_init(e, cfg, a->preset, a->optimizer));
+    TRY(apply(e, a, cfg));
+    ms_train_config_resolve(cfg, is_given, a, notes);
+    TRY(ms_train_config_check(e, cfg));
 done:
     return st;
 }
@@ -274,19 +269,19 @@ static musec_status configure(ms_error *e, const struct args *a, ms_train_config
         TRY(ms_train_config_read(e, path, cfg));
         TRY(ms_train_config_check(e, cfg));
         was = *cfg;
-        if (a->is_auto) TRY(check_begun(e, a, path, &was));
+        if (a->is_auto) { /* it must be what the command would begin */
+            TRY(configure_new(e, a, cfg, notes));
+            TRY(ms_train_config_same(e, path, &was, cfg));
+            *cfg = was;
+        }
         TRY(apply(e, a, cfg));
         TRY(ms_train_config_check(e, cfg));
         TRY(ms_train_config_same(e, path, &was, cfg));
     } else {
-        if (a->config != NULL)
-            TRY(ms_train_config_read(e, a->config, cfg));
-        else
-            TRY(ms_train_config_init(e, cfg, a->preset, a->optimizer));
-        TRY(apply(e, a, cfg));
-        ms_train_config_resolve(cfg, is_given, a, notes);
+        notes[0] = '\0';
+        st       = configure_new(e, a, cfg, notes);
         if (!a->quiet) fputs(notes, stderr);
-        TRY(ms_train_config_check(e, cfg));
+        if (st != MUSEC_OK) goto done;
     }
 done:
     return st;

@@ -20,14 +20,10 @@ musec_status ms_comm_open(ms_error *e, const ms_comm_setup *setup, ms_comm **out
     *out = NULL;
     if (!mpi && !any && strcmp(setup->kind, "self") != 0)
         return ms_fail(e, MUSEC_EINVAL, "there is no way to communicate named %s", setup->kind);
-    TRY(ms_ranks_read(e, &ranks));
-    if (mpi || (any && ranks.size > 1)) return ms_comm_open_mpi(e, setup, &ranks, out);
-    if (ranks.size > 1)
-        TRY(ms_fail(e, MUSEC_EINVAL,
-                    "%s has started %d processes: each would do all the work alone, in the same "
-                    "directory; take --comm auto, or start one",
-                    ranks.launcher, ranks.size));
     *out = ms_comm_self();
+    if (!mpi && !any) return MUSEC_OK; /* whatever a launcher says */
+    TRY(ms_ranks_read(e, &ranks));
+    if (mpi || ranks.size > 1) TRY(ms_comm_open_mpi(e, setup, &ranks, out));
 done:
     return st;
 }

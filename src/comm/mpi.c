@@ -19,6 +19,7 @@
  * leaves it to those who waited for it. */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -56,9 +57,7 @@ typedef struct mpi_comm {
     pthread_mutex_t      lock; /* on every call of p */
     pthread_t            watch;
     bool                 watched; /* that thread runs */
-    pthread_mutex_t      nap;     /* on quit */
-    pthread_cond_t       wake;
-    bool                 quit;
+    int                  end[2];  /* a pipe: closed for writing when the job has ended well */
     atomic_bool          ending;
 } mpi_comm;
 
@@ -406,21 +405,10 @@ static bool take(mpi_comm *m, int tag, void *data, int bytes)
 }
 
 /* Waits for the next beat; false: the job has ended well. */
-static bool nap(mpi_comm *m)
+static bool nap(const mpi_comm *m)
 {
-    struct timespec until;
-    bool            quit;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += BEAT_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_mutex_lock(&m->nap);
-    while (!m->quit && pthread_cond_timedwait(&m->wake, &m->nap, &until) == 0)
-        ;
-    quit = m->quit;
-    pthread_mutex_unlock(&m->nap);
-    return !quit;
+    struct pollfd end = { .fd = m->end[0], .events = POLLIN };
+    return poll(&end, 1, BEAT_MS) == 0;
 }
 
 /* The thread that watches over the job: beats, listens to the rank before, and on rank 0 to the
@@ -468,8 +456,8 @@ static void *watch(void *arg)
 
 static void free_comm(mpi_comm *m)
 {
-    pthread_cond_destroy(&m->wake);
-    pthread_mutex_destroy(&m->nap);
+    for (size_t i = 0; i < COUNT(m->end); i++)
+        if (m->end[i] >= 0) close(m->end[i]);
     pthread_mutex_destroy(&m->lock);
     free(m);
 }
@@ -481,10 +469,8 @@ static void mpi_close(ms_comm *c)
 
     if (m->watched) {
         if (mpi_barrier(c) != MUSEC_OK) end_job(m, c->error.text);
-        pthread_mutex_lock(&m->nap);
-        m->quit = true;
-        pthread_cond_signal(&m->wake);
-        pthread_mutex_unlock(&m->nap);
+        close(m->end[1]);
+        m->end[1] = -1;
         pthread_join(m->watch, NULL);
         (void)mpi_barrier(c); /* now no rank beats any more: takes what was not heard */
         while (take(m, TAG_BEAT, &beat, 1))
@@ -533,29 +519,24 @@ static musec_status check_ranks(ms_error *e, const mpi_comm *m, const ms_ranks *
 musec_status ms_comm_open_mpi(ms_error *e, const ms_comm_setup *setup, const ms_ranks *ranks,
                               ms_comm **out)
 {
-    mpi_comm          *m          = calloc(1, sizeof *m);
-    int                serialized = 0, code;
-    bool               started    = false;
-    pthread_condattr_t clock;
-    musec_status       st;
+    mpi_comm    *m          = calloc(1, sizeof *m);
+    int          serialized = 0, code;
+    bool         started    = false;
+    musec_status st;
 
     *out = NULL;
     if (m == NULL) return ms_no_memory(e, "the ranks of a job");
     m->base.ops = &mpi_ops;
     m->setup    = *setup;
+    m->end[0] = m->end[1] = -1;
     pthread_mutex_init(&m->lock, NULL);
-    pthread_mutex_init(&m->nap, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&m->wake, &clock);
-    pthread_condattr_destroy(&clock);
     TRY(open_library(e, &m->library, &m->p));
     code    = m->p->start(&m->base.rank, &m->base.size, &serialized);
     started = true;
     TRY(ms_comm_check(e, &m->base, check_code(m, code, "start")));
     TRY(check_ranks(e, m, ranks, serialized));
     if (m->base.size > 1) {
-        if (ms_thread_start(&m->watch, watch, m) != 0)
+        if (pipe(m->end) != 0 || ms_thread_start(&m->watch, watch, m) != 0)
             TRY(ms_fail(e, MUSEC_ENOMEM, "no thread can be started to watch over the ranks"));
         m->watched = true;
     }

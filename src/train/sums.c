@@ -2,6 +2,7 @@
 #include "train/sums.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/grow.h"
 #include "core/size.h"
@@ -15,6 +16,7 @@ struct ms_sums {
     void             *memory;   /* the sums of the pieces that this rank owns, one after another */
     void             *inbox;    /* what comes from other ranks */
     size_t            capacity; /* bytes of inbox */
+    int64_t          *incoming; /* bytes of a bucket, by owner */
     ms_comm_transfer *list;
     size_t            n_list, list_capacity;
 };
@@ -52,7 +54,9 @@ musec_status ms_sums_create(ms_error *e, const ms_train *t, ms_sums **out)
 
     *out = NULL;
     if (s == NULL) return ms_no_memory(e, "sums of gradients");
-    s->d = t->ctx;
+    s->d        = t->ctx;
+    s->incoming = calloc((size_t)ms_comm_of(&t->setup)->size, sizeof *s->incoming);
+    if (s->incoming == NULL) TRY(ms_no_memory(e, "sums of gradients"));
     if (bytes > 0) TRY(ms_train_check(e, t->ctx, s->d->ops->alloc(s->d, bytes, &s->memory)));
     *out = s;
     s    = NULL;
@@ -67,6 +71,7 @@ void ms_sums_destroy(ms_sums *s)
     s->d->ops->free(s->d, s->inbox);
     s->d->ops->free(s->d, s->memory);
     free(s->list);
+    free(s->incoming);
     free(s);
 }
 
@@ -105,10 +110,10 @@ static musec_status choose_bucket(ms_error *e, ms_train *t, adding *a)
 {
     const ms_comm *c   = ms_comm_of(&t->setup);
     ms_sums       *s   = t->sums;
-    int64_t       *got = calloc((size_t)c->size, sizeof *got);
+    int64_t       *got = s->incoming;
     musec_status   st  = MUSEC_OK;
 
-    if (got == NULL) TRY(ms_no_memory(e, "the gradients of other ranks"));
+    memset(got, 0, (size_t)c->size * sizeof *got);
     for (a->end = a->first; a->end < t->n_pieces; a->end++) {
         const ms_comm_piece *p     = &t->grad_pieces[a->end];
         const int64_t        bytes = senders(a, p) * bytes_of(p);
@@ -124,7 +129,6 @@ static musec_status choose_bucket(ms_error *e, ms_train *t, adding *a)
     }
     a->inbox = s->inbox;
 done:
-    free(got);
     return st;
 }
 

@@ -100,8 +100,10 @@ check "a run that is there: one reason" test "$(grep -c '^musec train: several: 
 on 2 train "${tiny[@]}" --out none --operands bf16
 check "operands of 16 bits" grep -q '^musec train: .*set operands to f32' stderr
 check "not even a directory" test ! -e none
-on 2 train "${tiny[@]}" --out none --comm self
-check "ranks that do not know each other" grep -q 'has started 2 processes' stderr
+OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 succeeds train "${tiny[@]}" --steps 1 --out alone --comm self
+RANK=0 WORLD_SIZE=2 fails 1 'the launcher has started 2 processes, but MPI .* knows of 1' \
+    train "${tiny[@]}" --out none
+RANK=0 WORLD_SIZE=two fails 1 'WORLD_SIZE is "two"' train "${tiny[@]}" --out none
 
 # ---- --resume auto -----------------------------------------------------------------------------------
 
@@ -115,7 +117,11 @@ rm -rf "$(checkpoint several 4)" "$(checkpoint several "$steps")" several/summar
 on 3 train "${auto[@]}"
 check "auto goes on" diff -r "$(checkpoint one "$steps")" "$(checkpoint several "$steps")"
 check "auto goes on: the log" cmp <(untimed one) <(untimed several)
-fails 1 'optimizer soft-musec, not pico and muon' train "${auto[@]}" --optimizer muon
+cp one/config.json config.json
+succeeds train --config config.json --width 48 --steps 4 --out several2 --resume auto --quiet
+succeeds train --config config.json --width 48 --steps 8 --out several2 --resume auto --quiet
+prints '^done after 8 steps'
+fails 1 'optimizer soft-musec, not muon' train "${auto[@]}" --optimizer muon
 fails 1 'width 32, not 64' train "${auto[@]}" --width 64
 fails 2 'auto goes on with the run of --out' train --resume auto
 finish
