@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "core/clock.h"
+#include "core/json_file.h"
 #include "core/log.h"
 #include "core/process.h"
 #include "core/signals.h"
@@ -102,10 +103,10 @@ static musec_status print_list_json(ms_error *e, const ms_catalog *c)
     for (size_t i = 0; i < c->n; i++) {
         const ms_catalog_set *set = &c->sets[i];
         json_t               *row = json_object();
-        ms_json_add(row, "name=%s kind=%s files=%lld about=%s licence=%s tried?=%d", set->name,
+        ms_json_add(&row, "name=%s kind=%s files=%lld about=%s licence=%s tried?=%d", set->name,
                     ms_catalog_kind_name(set->kind), (long long)count_files(set), set->about,
                     set->licence, set->tried);
-        json_array_append_new(list, row);
+        ms_json_append(&list, row);
     }
     return ms_json_finish(e, list, stdout);
 }
@@ -180,7 +181,7 @@ static musec_status print_result(ms_error *e, const struct args *a, const char *
         return MUSEC_OK;
     }
     root = json_object();
-    ms_json_add(root,
+    ms_json_add(&root,
                 "out=%s files=%lld had=%lld fetched_bytes=%lld shards=%lld tokens=%lld "
                 "val_tokens=%lld bad=%lld seconds=%g",
                 out, (long long)r->files, (long long)r->found, (long long)r->received,

@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/stack.h"
 #include "cli/watch_server.h"
+#include "core/json_file.h"
 #include "core/table.h"
 #include "core/thread.h"
 #include "data/http.h"
@@ -326,9 +327,9 @@ static json_t *devices_json(void)
         const int             yes  = opens(kind, what, &why);
         json_t               *row  = json_object();
 
-        ms_json_add(row, "name=%s words=%s opens?=%d here=%s error=%s", kind->name,
+        ms_json_add(&row, "name=%s words=%s opens?=%d here=%s error=%s", kind->name,
                     kind->description, yes, what[0] != '\0' ? what : NULL, yes ? NULL : why.text);
-        json_array_append_new(list, row);
+        ms_json_append(&list, row);
     }
     return list;
 }
@@ -342,9 +343,9 @@ static json_t *programs_json(void)
         const int found = find_program(programs[i].program, path, sizeof path);
         json_t   *row   = json_object();
 
-        ms_json_add(row, "name=%s package=%s purpose=%s path=%s", programs[i].program,
+        ms_json_add(&row, "name=%s package=%s purpose=%s path=%s", programs[i].program,
                     programs[i].package, programs[i].purpose, found ? path : NULL);
-        json_array_append_new(list, row);
+        ms_json_append(&list, row);
     }
     return list;
 }
@@ -355,12 +356,12 @@ static json_t *peak_json(const struct facts *facts)
 
     if (facts->peak == NULL) return json_null();
     peak = json_object();
-    ms_json_add(peak, "device=%s copy_gb_s=%g", facts->measured_on, facts->peak->copy_gb_s);
+    ms_json_add(&peak, "device=%s copy_gb_s=%g", facts->measured_on, facts->peak->copy_gb_s);
     for (musec_dtype t = MUSEC_F32; t <= MUSEC_F16; t = (musec_dtype)(t + 1)) {
         char name[32];
         snprintf(name, sizeof name, "gemm_%s_gflop_s", ms_dtype_name(t));
         if (facts->peak->gemm_gflop_s[t] > 0.0)
-            json_object_set_new(peak, name, ms_json_real(facts->peak->gemm_gflop_s[t]));
+            ms_json_set(&peak, name, ms_json_real(facts->peak->gemm_gflop_s[t]));
     }
     return peak;
 }
@@ -370,15 +371,14 @@ static musec_status print_json(ms_error *error, const struct facts *facts)
     json_t           *root = json_object(), *libraries = json_object();
     ms_unpack_library library;
 
-    ms_json_add(libraries, "blas=%s jansson=%s utf8proc=%s", facts->blas, jansson_version_str(),
+    ms_json_add(&libraries, "blas=%s jansson=%s utf8proc=%s", facts->blas, jansson_version_str(),
                 ms_utf8proc_version());
     for (size_t i = 0; ms_unpack_library_at(i, &library); i++)
-        json_object_set_new(libraries, library.name,
-                            library.version != NULL ? ms_json_string(library.version)
-                                                    : json_null());
-    ms_json_add(libraries, "libmicrohttpd=%s libcurl=%s", ms_watch_server_version(),
+        ms_json_set(&libraries, library.name,
+                    library.version != NULL ? ms_json_string(library.version) : json_null());
+    ms_json_add(&libraries, "libmicrohttpd=%s libcurl=%s", ms_watch_server_version(),
                 ms_http_version());
-    ms_json_add(root,
+    ms_json_add(&root,
                 "version=%s build=%s devices=%p threads=%lld libraries=%p programs=%p peak=%p",
                 musec_version(), build_text, (void *)devices_json(), (long long)facts->threads,
                 (void *)libraries, (void *)programs_json(), (void *)peak_json(facts));

@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "cli/stack.h"
+#include "core/json_file.h"
 #include "core/table.h"
 #include "optim/optim.h"
 
@@ -290,7 +291,7 @@ static musec_status explain(ms_error *error, const struct job *j)
     musec_optim_describe(j->optim, text, bytes);
     if (j->args->json) {
         json_t *root = json_object();
-        ms_json_add(root, "optimizer=%s description=%s", j->args->optimizer, text);
+        ms_json_add(&root, "optimizer=%s description=%s", j->args->optimizer, text);
         st = ms_json_finish(error, root, stdout);
     } else {
         fputs(text, stdout);
@@ -404,7 +405,7 @@ static json_t *report_json(const struct job *j, const musec_optim_report *r)
     const int clip   = clips(j);
     json_t   *object = json_object();
 
-    ms_json_add(object,
+    ms_json_add(&object,
                 "step=%lld path=%s threshold=%g sigma1_over_d=%g share_above=%g update_norm2=%g "
                 "update_rms=%g update_erank=%g update_gain=%g weight_norm2=%g",
                 (long long)r->step, r->path, clip ? r->threshold : NAN,
@@ -422,8 +423,8 @@ static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
     root    = json_object();
     reports = json_array();
     for (int64_t i = 0; i < j->n_reports; i++)
-        json_array_append_new(reports, report_json(j, &j->reports[i]));
-    ms_json_add(root,
+        ms_json_append(&reports, report_json(j, &j->reports[i]));
+    ms_json_add(&root,
                 "optimizer=%s rows=%lld cols=%lld dtype=%s device=%s steps=%lld skipped=%lld "
                 "norm2=%g fro=%g reports=%p options=%p",
                 j->args->optimizer, (long long)j->shape.rows, (long long)j->shape.cols,

@@ -85,7 +85,8 @@ musec_status ms_file_open_read(ms_error *e, const char *path, FILE **out)
     *out = NULL;
     f    = fopen(path, "rb");
     if (f == NULL || fstat(fileno(f), &sb) != 0)
-        TRY(ms_fail(e, MUSEC_EIO, "%s: cannot open for reading (%s)", path, strerror(errno)));
+        TRY(ms_fail(e, errno == ENOMEM ? MUSEC_ENOMEM : MUSEC_EIO,
+                    "%s: cannot open for reading (%s)", path, strerror(errno)));
     if (S_ISDIR(sb.st_mode))
         TRY(ms_fail(e, MUSEC_EIO, "%s: cannot read (%s); give a file in it", path,
                     strerror(EISDIR)));

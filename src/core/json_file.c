@@ -1,43 +1,97 @@
 /* json_file.c - JSON values and files.
  *
  * Values are written here and not by jansson, which writes 0.1 as 0.10000000000000001. */
-#define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include "core/json_file.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/file.h"
+#include "core/memory_stream.h"
 #include "core/real.h"
 #include "core/text.h"
 
 enum { MAX_DEPTH = 64 };
 
+#define MIN_READ ((size_t)1 << 12)
+#define MAX_READ ((size_t)1 << 30)
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
-musec_status ms_json_read(ms_error *e, const char *path, json_t **out)
+/* Reads all that is left of a file or pipe; the caller frees it. */
+static musec_status read_all(ms_error *e, const char *path, FILE *f, char **out, size_t *n)
 {
-    json_error_t where;
-    json_t      *json = NULL;
-    FILE        *f    = NULL;
-    musec_status st;
+    char  *text     = NULL, *more;
+    size_t capacity = 0, got;
+
+    *n = 0;
+    do {
+        capacity = capacity == 0 ? MIN_READ : 2 * capacity;
+        more     = capacity > MAX_READ ? NULL : realloc(text, capacity);
+        if (more == NULL) {
+            free(text);
+            if (capacity > MAX_READ)
+                return ms_fail(e, MUSEC_EFORMAT, "%s: has more than %zu bytes", path, MAX_READ);
+            return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory to read it", path);
+        }
+        text = more;
+        got  = fread(text + *n, 1, capacity - *n, f);
+        *n += got;
+    } while (*n == capacity);
+    if (ferror(f)) {
+        free(text);
+        return ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", path, strerror(errno));
+    }
+    *out = text;
+    return MUSEC_OK;
+}
+
+musec_status ms_json_load(ms_error *e, const char *path, unsigned rules, json_t **out)
+{
+    ms_json_problem problem;
+    char           *text = NULL;
+    FILE           *f    = NULL;
+    size_t          n;
+    musec_status    st;
 
     *out = NULL;
     TRY(ms_file_open_read(e, path, &f));
-    json = json_loadf(f, JSON_REJECT_DUPLICATES, &where);
-    if (json_is_object(json)) {
-        *out = json;
-    } else {
-        st =
-            ms_fail(e, MUSEC_EFORMAT, "%s:%d: is no JSON as expected here: %s", path,
-                    json == NULL ? where.line : 1, json == NULL ? where.text : "not a JSON object");
-        json_decref(json);
-    }
+    TRY(read_all(e, path, f, &text, &n));
+    st = ms_json_parse(text, n, rules, &problem, out);
+    if (st == MUSEC_ENOMEM) TRY(ms_fail(e, st, "%s: not enough memory to read it", path));
+    if (st != MUSEC_OK)
+        st = ms_fail(e, st, "%s:%d: is no JSON as expected here: %s", path, problem.line,
+                     problem.text);
 done:
+    free(text);
     if (f != NULL) fclose(f);
     return st;
+}
+
+musec_status ms_json_find(ms_error *e, const char *path, unsigned rules, json_t **out)
+{
+    struct stat  info;
+    ms_error     why = { "" };
+    musec_status st;
+
+    *out = NULL;
+    if (stat(path, &info) != 0 && (errno == ENOENT || errno == ENOTDIR)) return MUSEC_OK;
+    st = ms_json_load(&why, path, rules, out);
+    return st == MUSEC_OK || st == MUSEC_EFORMAT ? MUSEC_OK : ms_fail(e, st, "%s", why.text);
+}
+
+musec_status ms_json_read(ms_error *e, const char *path, json_t **out)
+{
+    const musec_status st = ms_json_load(e, path, MS_JSON_ONCE, out);
+
+    if (st != MUSEC_OK || json_is_object(*out)) return st;
+    json_decref(*out);
+    *out = NULL;
+    return ms_fail(e, MUSEC_EFORMAT, "%s:1: is no JSON as expected here: not a JSON object", path);
 }
 
 musec_status ms_json_write(ms_error *e, const char *path, const json_t *value)
@@ -149,13 +203,13 @@ static void put_value(dump *d, const json_t *value, int depth)
 
 char *ms_json_dump(const json_t *value, int indent)
 {
-    char  *text  = NULL;
-    size_t bytes = 0;
-    dump   d     = { .to = open_memstream(&text, &bytes), .indent = indent };
+    ms_memory_stream m;
+    dump             d = { .to = ms_memory_open(&m), .indent = indent };
+    char            *text;
 
     if (d.to == NULL) return NULL;
     put_value(&d, value, 0);
-    if (fclose(d.to) != 0) d.failed = true;
+    text = ms_memory_close(&m);
     if (!d.failed) return text;
     free(text);
     return NULL;
@@ -228,6 +282,42 @@ double ms_json_number(const json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+/* Reads a value of this kind to where `out` points; false if it is of another. */
+static bool read_kind(char kind, json_t *value, void *out)
+{
+    const char *text = json_string_value(value);
+
+    switch (kind) {
+    case 's': memcpy(out, &text, sizeof text); return text != NULL;
+    case 'i': *(json_int_t *)out = json_integer_value(value); return json_is_integer(value);
+    case 'b': *(int *)out = json_is_true(value); return json_is_boolean(value);
+    default: memcpy(out, &value, sizeof value); return true;
+    }
+}
+
+bool ms_json_get(const json_t *object, const char *members, ...)
+{
+    char    name[64];
+    va_list args;
+    bool    ok = true;
+
+    va_start(args, members);
+    for (const char *at = members; ok && *at != '\0'; at += strspn(at, " ")) {
+        const size_t bytes = strcspn(at, ":");
+        const char   kind  = at[bytes + 1];
+        const bool   may   = at[bytes + 2] == '?';
+        void        *out   = va_arg(args, void *);
+        json_t      *value;
+
+        snprintf(name, sizeof name, "%.*s", (int)bytes, at);
+        value = json_object_get(object, name);
+        ok    = value == NULL ? may : read_kind(kind, value, out);
+        at += strcspn(at, " ");
+    }
+    va_end(args);
+    return ok;
+}
+
 json_t *ms_json_string(const char *text) { return ms_json_bytes(text, strlen(text)); }
 
 json_t *ms_json_bytes(const char *text, size_t bytes)
@@ -238,7 +328,7 @@ json_t *ms_json_bytes(const char *text, size_t bytes)
     size_t            n      = 0;
 
     if (value != NULL) return value;
-    if (copy == NULL) return json_null();
+    if (copy == NULL) return NULL;
     for (size_t i = 0, k; i < bytes; i += k) {
         const size_t is = text[i] == '\0' ? 1 : ms_text_char(text + i);
         k               = is == 0 || is > bytes - i ? 1 : is;
@@ -247,10 +337,76 @@ json_t *ms_json_bytes(const char *text, size_t bytes)
     }
     value = json_stringn(copy, n);
     free(copy);
-    return value != NULL ? value : json_null();
+    return value;
 }
 
-void ms_json_add(json_t *object, const char *members, ...)
+/* ---- making values --------------------------------------------------------------------------- */
+
+static void release_if(bool failed, json_t **to)
+{
+    if (!failed) return;
+    json_decref(*to);
+    *to = NULL;
+}
+
+void ms_json_set(json_t **to, const char *key, json_t *value)
+{
+    release_if(json_object_set_new(*to, key, value) != 0, to);
+}
+
+void ms_json_append(json_t **to, json_t *value)
+{
+    release_if(json_array_append_new(*to, value) != 0, to);
+}
+
+musec_status ms_json_put(ms_error *e, json_t *object, const char *key, json_t *value)
+{
+    if (json_object_set_new(object, key, value) == 0) return MUSEC_OK;
+    return ms_no_memory(e, "a JSON value");
+}
+
+musec_status ms_json_push(ms_error *e, json_t *array, json_t *value)
+{
+    if (json_array_append_new(array, value) == 0) return MUSEC_OK;
+    return ms_no_memory(e, "a JSON value");
+}
+
+void ms_json_update(json_t **to, const json_t *from)
+{
+    const char *key;
+    json_t     *value;
+
+    json_object_foreach((json_t *)from, key, value) { ms_json_set(to, key, json_incref(value)); }
+}
+
+json_t *ms_json_copy(const json_t *value)
+{
+    json_t *out = json_is_object(value) ? json_object() : json_array();
+
+    if (json_is_object(value)) ms_json_update(&out, value);
+    for (size_t i = 0; i < json_array_size(value); i++)
+        ms_json_append(&out, json_incref(json_array_get(value, i)));
+    return out;
+}
+
+json_t *ms_json_deep_copy(const json_t *value)
+{
+    json_t     *out, *item;
+    const char *key;
+
+    if (!json_is_object(value) && !json_is_array(value)) /* no part of it can change */
+        return json_deep_copy(value);
+    out = json_is_object(value) ? json_object() : json_array();
+    json_object_foreach((json_t *)value, key, item)
+    {
+        ms_json_set(&out, key, ms_json_deep_copy(item));
+    }
+    for (size_t i = 0; i < json_array_size(value); i++)
+        ms_json_append(&out, ms_json_deep_copy(json_array_get(value, i)));
+    return out;
+}
+
+void ms_json_add(json_t **to, const char *members, ...)
 {
     char    name[64];
     va_list args;
@@ -276,7 +432,7 @@ void ms_json_add(json_t *object, const char *members, ...)
             text  = va_arg(args, const char *);
             value = text != NULL ? ms_json_string(text) : json_null();
         }
-        (void)json_object_set_new(object, name, value);
+        ms_json_set(to, name, value);
         at += strcspn(at, " ");
     }
     va_end(args);

@@ -66,6 +66,15 @@ size_t ms_text_char(const char *text)
     return code < min_code[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : n;
 }
 
+bool ms_text_is_utf8(const char *text)
+{
+    for (size_t n; *text != '\0'; text += n) {
+        n = ms_text_char(text);
+        if (n == 0) return false;
+    }
+    return true;
+}
+
 size_t ms_text_length(const char *text)
 {
     size_t n = 0;

@@ -26,6 +26,8 @@ const char *ms_text_find(const char *text, size_t bytes, const char *part, size_
 
 /* Counts the bytes of the UTF-8 character that begins here; 0 at the end and where none begins. */
 size_t ms_text_char(const char *text);
+/* Returns whether the text is UTF-8. */
+bool ms_text_is_utf8(const char *text);
 /* Counts the characters; a byte that belongs to none counts as one. */
 size_t ms_text_length(const char *text);
 

@@ -25,6 +25,7 @@
 
 #include "core/clock.h"
 #include "core/json_file.h"
+#include "core/text.h"
 #include "data/http.h"
 
 enum { MAX_DELAY_MS = 60000, NAP_MS = 100, PROGRESS_MS = 200, MAX_URL = 2048 };
@@ -70,35 +71,38 @@ static musec_status cannot_write(const transfer *t)
     return ms_fail(t->e, MUSEC_EIO, "%s: cannot write (%s)%s", t->part, strerror(why), hint);
 }
 
-static void read_state(transfer *t)
+static musec_status read_state(transfer *t)
 {
-    json_t     *root = json_load_file(t->state, 0, NULL);
-    const char *url = "", *tag = "", *sha256 = "";
-    json_int_t  bytes = -1;
+    json_t      *root = NULL;
+    const char  *url = "", *tag = "", *sha256 = "";
+    json_int_t   bytes = -1;
+    musec_status st;
 
     t->from = (origin){ .bytes = -1 };
-    if (json_unpack(root, "{s:s, s:s, s:I, s:s}", "url", &url, "tag", &tag, "bytes", &bytes,
-                    "sha256", &sha256) == 0) {
+    TRY(ms_json_find(t->e, t->state, MS_JSON_ANY_NAMES, &root));
+    if (ms_json_get(root, "url:s tag:s bytes:i sha256:s", &url, &tag, &bytes, &sha256)) {
         t->from.bytes = bytes;
         snprintf(t->from.url, sizeof t->from.url, "%s", url);
         snprintf(t->from.tag, sizeof t->from.tag, "%s", tag);
         snprintf(t->from.sha256, sizeof t->from.sha256, "%s", sha256);
     }
+done:
     json_decref(root);
+    return st;
 }
 
 static musec_status write_state(transfer *t)
 {
-    json_t      *root = json_pack("{s:s%, s:s%, s:I, s:s}", "url", t->from.url, strlen(t->from.url),
-                                  "tag", t->from.tag, strlen(t->from.tag), "bytes",
-                                  (json_int_t)t->from.bytes, "sha256", t->from.sha256);
+    json_t      *root;
     musec_status st;
 
-    if (root == NULL) { /* an address or a tag that is no UTF-8: it cannot be resumed */
+    if (!ms_text_is_utf8(t->from.url) || !ms_text_is_utf8(t->from.tag)) { /* not to be resumed */
         remove(t->state);
         return MUSEC_OK;
     }
-    st = ms_json_write(t->e, t->state, root);
+    root = json_pack("{s:s, s:s, s:I, s:s}", "url", t->from.url, "tag", t->from.tag, "bytes",
+                     (json_int_t)t->from.bytes, "sha256", t->from.sha256);
+    st   = ms_json_write(t->e, t->state, root);
     json_decref(root);
     return st;
 }
@@ -138,13 +142,13 @@ static musec_status lock_part(transfer *t)
 
 static musec_status open_part(transfer *t)
 {
-    musec_status st = MUSEC_OK;
+    musec_status st;
 
     if (snprintf(t->part, sizeof t->part, "%s.part", t->cfg->path) >= (int)sizeof t->part ||
         snprintf(t->state, sizeof t->state, "%s.part.json", t->cfg->path) >= (int)sizeof t->state)
         return ms_fail(t->e, MUSEC_EIO, "%.200s...: the path is too long", t->cfg->path);
     TRY(lock_part(t));
-    read_state(t);
+    TRY(read_state(t));
     if (t->from.url[0] == '\0' || (t->from.bytes >= 0 && t->have > t->from.bytes))
         st = drop_part(t);
     t->resumed = t->have;

@@ -17,6 +17,7 @@
 
 #include "core/clock.h"
 #include "core/directory.h"
+#include "core/memory_stream.h"
 #include "core/process.h"
 #include "core/signals.h"
 #include "device/gpus.h"
@@ -148,9 +149,10 @@ static void draw(const sweep *w)
                                             MS_SWEEP_DIVERGED,    MS_SWEEP_FAILED,
                                             MS_SWEEP_INTERRUPTED, MS_SWEEP_WAITING };
     const double                left    = time_left(w);
-    size_t                      n[MS_SWEEP_STATES], bytes;
-    char                        time[32], *text = NULL;
-    FILE                       *to = open_memstream(&text, &bytes);
+    size_t                      n[MS_SWEEP_STATES];
+    char                        time[32], *text;
+    ms_memory_stream            m;
+    FILE                       *to = ms_memory_open(&m);
 
     if (to == NULL) return; /* the next turn tries again */
     ms_sweep_count(w->s, w->runs, n);
@@ -166,7 +168,8 @@ static void draw(const sweep *w)
         fprintf(to, ", about %s left", time);
     fputc('\n', to);
     draw_runs(w, to);
-    if (fclose(to) == 0) ms_log_block(w->s->log, text);
+    text = ms_memory_close(&m);
+    if (text != NULL) ms_log_block(w->s->log, text);
     free(text);
 }
 

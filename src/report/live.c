@@ -148,10 +148,12 @@ static musec_status keep_val(ms_error *e, ms_live_run *run, int64_t step, double
 
 static musec_status read_line(ms_error *e, ms_live_run *run, const char *line, size_t bytes)
 {
-    json_t       *object = json_loadb(line, bytes, 0, NULL);
+    json_t       *object = NULL;
+    musec_status  st     = ms_json_parse(line, bytes, MS_JSON_ANY_NAMES, NULL, &object);
     const json_t *step   = json_object_get(object, "step");
-    musec_status  st     = MUSEC_OK;
 
+    if (st == MUSEC_ENOMEM) return ms_no_memory(e, "watching the runs");
+    st = MUSEC_OK;
     if (!json_is_integer(step)) {
         run->bad_lines++;
         goto done;
@@ -285,13 +287,13 @@ static json_t *run_json(const ms_live_run *run)
     json_t *loss = json_array(), *vals = json_array(), *lr = json_array();
 
     for (size_t i = 0; i < run->n_points; i++) {
-        json_array_append_new(loss, pair(run->points[i].step, run->points[i].loss));
-        json_array_append_new(lr, pair(run->points[i].step, run->points[i].lr));
+        ms_json_append(&loss, pair(run->points[i].step, run->points[i].loss));
+        ms_json_append(&lr, pair(run->points[i].step, run->points[i].lr));
     }
     if (run->n_points == 0 || run->points[run->n_points - 1].step != run->last.step)
-        if (run->step > 0) json_array_append_new(loss, pair(run->last.step, run->last.loss));
+        if (run->step > 0) ms_json_append(&loss, pair(run->last.step, run->last.loss));
     for (size_t i = 0; i < run->n_vals; i++)
-        json_array_append_new(vals, pair(run->vals[i].step, run->vals[i].loss));
+        ms_json_append(&vals, pair(run->vals[i].step, run->vals[i].loss));
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
                      "dir", ms_json_string(run->dir), "optimizer", ms_json_string(run->optimizer),
                      "preset", ms_json_string(run->preset), "status", ms_json_string(run->status),
@@ -304,13 +306,8 @@ static json_t *run_json(const ms_live_run *run)
 
 json_t *ms_live_json(const ms_live *live)
 {
-    json_t *runs = json_array(), *one;
-    for (size_t i = 0; i < live->n; i++) {
-        one = run_json(&live->at[i]);
-        if (one == NULL || json_array_append_new(runs, one) != 0) {
-            json_decref(runs);
-            return NULL;
-        }
-    }
+    json_t *runs = json_array();
+    for (size_t i = 0; i < live->n; i++)
+        ms_json_append(&runs, run_json(&live->at[i]));
     return json_pack("{s:o}", "runs", runs);
 }

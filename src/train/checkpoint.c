@@ -209,8 +209,7 @@ static musec_status write_state(ms_error *e, const char *part, const json_t *sta
     TRY(ms_path_join(e, part, "state.json", path));
     memset(blank, '0', DIGITS);
     blank[DIGITS] = '\0';
-    root          = json_pack("{s:o,s:o,s:s}", "state", json_deep_copy(state), "files",
-                              json_deep_copy(files), "sha256", blank);
+    root          = json_pack("{s:O,s:O,s:s}", "state", state, "files", files, "sha256", blank);
     text          = root == NULL ? NULL : ms_json_dump(root, 1);
     if (text == NULL) TRY(no_memory(e, path));
     head = strlen(text) - DIGITS - (TAIL_BYTES - 1); /* the dump has no newline at its end */
@@ -250,10 +249,8 @@ static musec_status write_files(ms_error *e, const char *part, const ms_checkpoi
         TRY((i == 0 ? writer->model : writer->optim)(e, writer->arg, path));
         TRY(sync_path(e, path));
         TRY(measure(e, path, &bytes, sum));
-        if (json_object_set_new(
-                files, tensor_files[i],
-                json_pack("{s:I,s:s}", "bytes", (json_int_t)bytes, "sha256", sum)) != 0)
-            st = no_memory(e, path);
+        TRY(ms_json_put(e, files, tensor_files[i],
+                        json_pack("{s:I,s:s}", "bytes", (json_int_t)bytes, "sha256", sum)));
     }
     if (st != MUSEC_OK) goto done;
     TRY(write_state(e, part, state, files));
@@ -380,8 +377,9 @@ static musec_status read_state(ms_error *e, const char *path, json_t **out)
     if (memcmp(text + head, sum, DIGITS) != 0 ||
         memcmp(text + head + DIGITS, TAIL, TAIL_BYTES) != 0)
         TRY(damaged(e, path, "its bytes do not have the sha256 at its end"));
-    *out = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, NULL);
-    if (*out == NULL) st = damaged(e, path, "it is no JSON object");
+    st = ms_json_parse(text, (size_t)bytes, MS_JSON_ONCE, NULL, out);
+    if (st == MUSEC_ENOMEM) TRY(no_memory(e, path));
+    if (st != MUSEC_OK) st = damaged(e, path, "it is no JSON object");
 done:
     free(text);
     if (f != NULL) fclose(f);

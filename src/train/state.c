@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/json_file.h"
 #include "train/trainer.h"
 
 /* ---- members of a struct --------------------------------------------------------------------- */
@@ -40,13 +41,13 @@ static bool read_int(const json_t *value, int64_t *out)
     return json_is_integer(value) && *out >= 0;
 }
 
-static void put_members(json_t *to, const void *from, const state_member *m, size_t n)
+static void put_members(json_t **to, const void *from, const state_member *m, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const void *at = (const char *)from + m[i].offset;
-        json_object_set_new(to, m[i].name,
-                            m[i].is_real ? real_json(*(const double *)at)
-                                         : json_integer(*(const int64_t *)at));
+        ms_json_set(to, m[i].name,
+                    m[i].is_real ? real_json(*(const double *)at)
+                                 : json_integer(*(const int64_t *)at));
     }
 }
 
@@ -87,11 +88,11 @@ static json_t *sets_json(const ms_train *t)
     json_t *sets = json_array();
     for (size_t i = 0; i < ms_mixture_sets(t->train); i++) {
         const ms_position *at = &t->progress.position.at[i];
-        json_array_append_new(sets, json_pack("{s:s, s:I, s:I, s:I, s:I}", "name",
-                                              ms_mixture_name(t->train, i), "epoch",
-                                              (json_int_t)at->epoch, "piece", (json_int_t)at->piece,
-                                              "token", (json_int_t)at->token, "tokens",
-                                              (json_int_t)t->progress.position.tokens[i]));
+        ms_json_append(&sets, json_pack("{s:o, s:I, s:I, s:I, s:I}", "name",
+                                        ms_json_string(ms_mixture_name(t->train, i)), "epoch",
+                                        (json_int_t)at->epoch, "piece", (json_int_t)at->piece,
+                                        "token", (json_int_t)at->token, "tokens",
+                                        (json_int_t)t->progress.position.tokens[i]));
     }
     return sets;
 }
@@ -110,9 +111,8 @@ static musec_status read_sets(ms_error *e, const ms_checkpoint *c, const ms_mixt
     for (size_t i = 0; i < n; i++) {
         json_int_t  epoch, piece, token, tokens;
         const char *name;
-        if (json_unpack(json_array_get(sets, i), "{s:s, s:I, s:I, s:I, s:I}", "name", &name,
-                        "epoch", &epoch, "piece", &piece, "token", &token, "tokens",
-                        &tokens) != 0 ||
+        if (!ms_json_get(json_array_get(sets, i), "name:s epoch:i piece:i token:i tokens:i", &name,
+                         &epoch, &piece, &token, &tokens) ||
             epoch < 0 || piece < 0 || token < 0 || tokens < 0)
             return ms_fail(e, MUSEC_EFORMAT, "%s/state.json: \"sets\" has no position in set %zu",
                            c->dir, i);
@@ -139,7 +139,7 @@ static json_t *reals_json(const double *x, size_t n)
 {
     json_t *all = json_array();
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(all, real_json(x[i]));
+        ms_json_append(&all, real_json(x[i]));
     return all;
 }
 
@@ -154,8 +154,8 @@ static bool read_reals(const json_t *from, double *x, size_t n)
 static json_t *track_json(const ms_loss_track *track)
 {
     json_t *all = json_object();
-    put_members(all, track, track_members, COUNT(track_members));
-    json_object_set_new(all, "recent", reals_json(track->recent, MS_TRACK_MEAN));
+    put_members(&all, track, track_members, COUNT(track_members));
+    ms_json_set(&all, "recent", reals_json(track->recent, MS_TRACK_MEAN));
     return all;
 }
 
@@ -196,8 +196,8 @@ static json_t *pending_json(const ms_log_line *line)
     double  groups[GROUP_REALS];
 
     memcpy(groups, line->groups, sizeof groups);
-    put_members(all, line, pending_members, COUNT(pending_members));
-    json_object_set_new(all, "groups", reals_json(groups, line->has_groups ? GROUP_REALS : 0));
+    put_members(&all, line, pending_members, COUNT(pending_members));
+    ms_json_set(&all, "groups", reals_json(groups, line->has_groups ? GROUP_REALS : 0));
     return all;
 }
 
@@ -224,21 +224,22 @@ static musec_status read_pending(ms_error *e, ms_train *t, const ms_checkpoint *
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
+/* NULL without memory. */
 json_t *ms_train_state(const ms_train *t)
 {
     const ms_computed computed = ms_train_computed(t);
     json_t           *state    = json_object();
 
-    put_members(state, &t->progress, progress_members, COUNT(progress_members));
-    json_object_set_new(state, "sets", sets_json(t));
-    json_object_set_new(state, "config", ms_train_config_json(&t->cfg));
-    json_object_set_new(state, "computed",
-                        json_pack("{s:s, s:s, s:s}", "device", computed.device, "precision",
-                                  computed.precision, "operands", computed.operands));
-    ms_train_put_origin(t, state);
-    json_object_set_new(state, "track", track_json(&t->progress.track));
-    json_object_set_new(state, "lowest_gain", real_json(t->progress.lowest_gain));
-    if (t->has_pending) json_object_set_new(state, "awaiting", pending_json(&t->pending));
+    put_members(&state, &t->progress, progress_members, COUNT(progress_members));
+    ms_json_set(&state, "sets", sets_json(t));
+    ms_json_set(&state, "config", ms_train_config_json(&t->cfg));
+    ms_json_set(&state, "computed",
+                json_pack("{s:s, s:s, s:s}", "device", computed.device, "precision",
+                          computed.precision, "operands", computed.operands));
+    ms_train_put_origin(t, &state);
+    ms_json_set(&state, "track", track_json(&t->progress.track));
+    ms_json_set(&state, "lowest_gain", real_json(t->progress.lowest_gain));
+    if (t->has_pending) ms_json_set(&state, "awaiting", pending_json(&t->pending));
     return state;
 }
 

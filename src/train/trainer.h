@@ -142,6 +142,6 @@ musec_status ms_train_identify_data(ms_error *e, ms_train *t);
 musec_status ms_train_record_changes(ms_error *e, ms_train *t, const ms_checkpoint *c,
                                      const ms_train_config *was);
 /* Adds the origin to the state of a checkpoint. */
-void ms_train_put_origin(const ms_train *t, json_t *state);
+void ms_train_put_origin(const ms_train *t, json_t **state);
 
 #endif

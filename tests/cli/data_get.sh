@@ -17,10 +17,10 @@ fails 1 'nowhere.json: cannot open' data get fineweb --sources nowhere.json
 
 wrong() { # wrong PATTERN JSON: a list of sources that is refused
     printf '%s\n' "$2" >wrong.json
-    fails 1 "wrong.json: .*$1" data get a --sources wrong.json
+    fails 1 "wrong.json:.*$1" data get a --sources wrong.json
 }
 one='"name": "f", "urls": ["http://x/f"]'
-wrong 'line [0-9]+: ' '{'
+wrong '[0-9]+: is no JSON' '{'
 wrong 'no list "sets"' '{}'
 wrong 'needs "name", "kind" and "files"' '{"sets": [{"name": "a"}]}'
 wrong '"kind" is vocab, .* not .zip.' "{\"sets\": [{\"name\": \"a\", \"kind\": \"zip\", \"files\": [{$one}]}]}"

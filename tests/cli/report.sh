@@ -229,7 +229,7 @@ check "no page" test ! -e damaged.html
 # a run that cannot be read is left out of the page
 : >damaged/soft_k3/config.json
 exits 0 report damaged --out damaged.html --csv csv_damaged
-for note in 'damaged/muon_b/log.jsonl: line 3: ' 'damaged/soft_k3/config.json: line 1: '; do
+for note in 'damaged/muon_b/log.jsonl: line 3: ' 'damaged/soft_k3/config.json:1: '; do
     check "$note: on stderr" grep -q "^musec report: note: $note.*: this run is left out$" stderr
     check "$note: on the page" grep -q "Note: $note" damaged.html
 done
