@@ -273,11 +273,7 @@ musec_status ms_bench_run(const ms_bench_options *opt, ms_log *log, FILE *out,
         json_t *all = json_pack("{s:s, s:s, s:o, s:f, s:i, s:O}", "device", b.d->name, "about",
                                 about, "peak_gflop_s", peaks_json(&b), "peak_gb_s", b.peaks.copy,
                                 "rounds", b.rounds, "rows", b.rows);
-        if (all == NULL || json_dumpf(all, out, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) != 0)
-            st = ms_no_memory(&b.d->error, "the result");
-        fputc('\n', out);
-        json_decref(all);
-        if (st != MUSEC_OK) goto done;
+        TRY(ms_json_finish(&b.d->error, all, out));
     }
     if (b.broken > 0) TRY(ms_fail(&b.d->error, MUSEC_EDEVICE, "%d bounds are broken", b.broken));
 done:

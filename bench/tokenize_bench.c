@@ -323,9 +323,8 @@ static void run_rounds(ms_log *log, tokenize_job *j, tokenize_row *rows, int n, 
 static musec_status print_all(ms_error *e, const ms_bench_options *opt, FILE *out,
                               const tokenize_job *j, const tokenize_row *rows, int n, int rounds)
 {
-    json_t      *list = opt->json ? json_array() : NULL, *all;
-    const char  *name = opt->text != NULL ? opt->text : "the built-in corpus";
-    musec_status st   = MUSEC_OK;
+    json_t     *list = opt->json ? json_array() : NULL, *all;
+    const char *name = opt->text != NULL ? opt->text : "the built-in corpus";
 
     if (!opt->json)
         fprintf(out,
@@ -334,14 +333,10 @@ static musec_status print_all(ms_error *e, const ms_bench_options *opt, FILE *ou
                 name, 1e-6 * (double)j->bytes, j->n_ids, rounds);
     for (int i = 0; i < n; i++)
         print_row(out, opt->json ? &list : NULL, rows, &rows[i], rounds);
-    if (!opt->json) return st;
+    if (!opt->json) return MUSEC_OK;
     all = json_pack("{s:s, s:I, s:I, s:i, s:o}", "text", name, "bytes", (json_int_t)j->bytes, "ids",
                     (json_int_t)j->n_ids, "rounds", rounds, "rows", list);
-    if (all == NULL || json_dumpf(all, out, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) != 0)
-        st = ms_no_memory(e, "the result");
-    fputc('\n', out);
-    json_decref(all);
-    return st;
+    return ms_json_finish(e, all, out);
 }
 
 musec_status ms_bench_tokenize(const ms_bench_options *opt, ms_log *log, FILE *out, ms_error *error)

@@ -17,7 +17,7 @@ enum { LINE_EVERY_MS = 5000 };
 struct args {
     const char    *out, *sources, *vocab;
     ms_option_list mirrors;
-    int64_t        limit_tokens, shard_tokens, retries, delay, stall, threads;
+    int64_t        limit_tokens, shard_tokens, retries, delay, stall, max_file, threads;
     int            skip_bad, keep_raw, verify, list, quiet, json;
 };
 
@@ -38,6 +38,7 @@ static const ms_option options[] = {
       "failures in a row before the next address is tried [5]" },
     { "retry-delay", MS_OPT_I64, AT(delay), "MS",
       "milliseconds to wait after the first failure; doubles with each [1000]" },
+    { "max-file", MS_OPT_I64, AT(max_file), "BYTES", "refuse a file of more bytes [64 GiB]" },
     { "stall", MS_OPT_I64, AT(stall), "SECONDS",
       "give a connection up after this long without data [30]" },
     { "threads", MS_OPT_I64, AT(threads), "N", "number of encoding threads; 0: one per core [0]" },
@@ -218,6 +219,7 @@ static musec_status get(ms_error *e, const struct args *a, const ms_catalog *c, 
                             .retries      = a->retries,
                             .delay_ms     = a->delay,
                             .stall_s      = a->stall,
+                            .max_file     = a->max_file,
                             .threads      = (int)a->threads,
                             .stop         = ms_stop_flag(),
                             .on_fetch     = on_fetch,
@@ -249,6 +251,7 @@ static musec_status check_ranges(ms_error *e, const struct args *a)
         { "retries", a->retries, 0, 1000 },
         { "retry-delay", a->delay, 0, 60000 },
         { "stall", a->stall, 1, 3600 },
+        { "max-file", a->max_file, 1, INT64_MAX / 2 },
         { "threads", a->threads, 0, 512 },
     };
     for (size_t i = 0; i < COUNT(ranges); i++)
@@ -265,7 +268,8 @@ int cmd_data_get(int argc, char **argv)
     struct args       a       = { .shard_tokens = MS_GET_SHARD_TOKENS,
                                   .retries      = MS_FETCH_RETRIES,
                                   .delay        = MS_FETCH_DELAY_MS,
-                                  .stall        = MS_FETCH_STALL_S };
+                                  .stall        = MS_FETCH_STALL_S,
+                                  .max_file     = MS_FETCH_MAX_BYTES };
     const int         n       = ms_options_parse(cmd, &a, argc, argv);
     ms_catalog        catalog = { 0 };
     ms_error          error   = { "" };

@@ -115,15 +115,15 @@ static int find_program(const char *program, char *path, size_t bytes)
 
 enum { DESCRIPTION = 1024 };
 
-/* Whether the device can be opened: if so, `what` may describe it, else `why` has the reason. */
-static int opens(const ms_device_kind *kind, char what[DESCRIPTION], ms_error *why)
+/* Tries to open the device: if it can be, `what` may describe it, else `why` has the reason. */
+static musec_status try_open(const ms_device_kind *kind, char what[DESCRIPTION], ms_error *why)
 {
-    musec_ctx *ctx = NULL;
-    const int  yes = ms_cli_open(why, kind->name, &ctx) == MUSEC_OK;
-    what[0]        = '\0';
-    if (yes && kind->describe != NULL) kind->describe(ctx, what, DESCRIPTION);
+    musec_ctx         *ctx = NULL;
+    const musec_status st  = ms_cli_open(why, kind->name, &ctx);
+    what[0]                = '\0';
+    if (st == MUSEC_OK && kind->describe != NULL) kind->describe(ctx, what, DESCRIPTION);
     musec_ctx_destroy(ctx);
-    return yes;
+    return st;
 }
 
 /* The description without the name of the device in front of it. */
@@ -272,7 +272,9 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
     ROW("built by", "%s", build_text);
     for (size_t i = 0; ms_device_kind_at(i) != NULL; i++) {
         const ms_device_kind *kind = ms_device_kind_at(i);
-        const int             yes  = opens(kind, what, &why);
+        const musec_status    st   = try_open(kind, what, &why);
+        const bool            yes  = st == MUSEC_OK;
+        if (st == MUSEC_ENOMEM) table.out_of_memory = true; /* it says nothing of the device */
         ROW("device", "%s: %s%s%s", kind->name, kind->description,
             !yes              ? " - absent here: "
             : what[0] != '\0' ? " - here: "
@@ -324,8 +326,9 @@ static json_t *devices_json(void)
     for (size_t i = 0; ms_device_kind_at(i) != NULL; i++) {
         const ms_device_kind *kind = ms_device_kind_at(i);
         ms_error              why  = { "" };
-        const int             yes  = opens(kind, what, &why);
-        json_t               *row  = json_object();
+        const musec_status    st   = try_open(kind, what, &why);
+        const bool            yes  = st == MUSEC_OK;
+        json_t               *row  = st == MUSEC_ENOMEM ? NULL : json_object();
 
         ms_json_add(&row, "name=%s words=%s opens?=%d here=%s error=%s", kind->name,
                     kind->description, yes, what[0] != '\0' ? what : NULL, yes ? NULL : why.text);
@@ -396,7 +399,7 @@ static musec_status run(ms_error *error, const struct args *a)
     if (a->device != NULL)
         TRY(ms_cli_open(error, a->device, &ctx));
     else /* the rows of the devices have the reasons */
-        TRY(ms_cli_check(error, ctx, musec_ctx_create(&ctx, NULL)));
+        TRY(ms_cli_open(error, NULL, &ctx));
     if (!a->no_peak) {
         TRY(measure_peak(error, ctx, &best));
         facts.peak        = &best;

@@ -8,6 +8,7 @@
 #include "core/file.h"
 #include "core/json_file.h"
 #include "core/memory_stream.h"
+#include "core/text.h"
 #include "report/flat.h"
 #include "report/png.h"
 #include "report/sections.h"
@@ -195,7 +196,7 @@ static musec_status report(ms_error *e, const struct args *a, const names *only,
     TRY(ms_page_write(e, &page, &files));
     if (a->csv != NULL) TRY(ms_flat_write(e, set, a->csv, a->omit_times == 0));
     for (size_t i = 0; i < set->n_notes; i++)
-        fprintf(stderr, "musec report: note: %s\n", set->notes[i]);
+        fprintf(stderr, "musec report: note: %s\n", ms_text_printable(set->notes[i]));
     if (a->json)
         TRY(print_json(e, a, &c, &page, to));
     else

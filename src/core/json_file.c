@@ -1,6 +1,7 @@
 /* json_file.c - JSON values and files.
  *
- * Values are written here and not by jansson, which writes 0.1 as 0.10000000000000001. */
+ * Values are written here and not by jansson, which writes 0.1 as 0.10000000000000001, and without
+ * memory leaves bytes out. */
 #include "core/json_file.h"
 
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include "core/file.h"
 #include "core/memory_stream.h"
 #include "core/real.h"
+#include "core/seal.h"
 #include "core/text.h"
 
 enum { MAX_DEPTH = 64 };
@@ -61,6 +63,9 @@ musec_status ms_json_load(ms_error *e, const char *path, unsigned rules, json_t 
     *out = NULL;
     TRY(ms_file_open_read(e, path, &f));
     TRY(read_all(e, path, f, &text, &n));
+    if ((rules & MS_JSON_SEALED) != 0 && ms_seal_check(text, n) == MS_SEAL_BROKEN)
+        TRY(ms_fail(e, MUSEC_EFORMAT, "%s: damaged: its bytes do not have the sha256 at its end",
+                    path));
     st = ms_json_parse(text, n, rules, &problem, out);
     if (st == MUSEC_ENOMEM) TRY(ms_fail(e, st, "%s: not enough memory to read it", path));
     if (st != MUSEC_OK)
@@ -115,7 +120,9 @@ done:
 
 typedef struct dump {
     FILE *to;
-    int   indent;
+    int   indent; /* blanks a level; below 0: all on one line */
+    bool  tight;  /* no blanks at all */
+    bool  sorted; /* names in the order of their bytes */
     bool  failed;
 } dump;
 
@@ -129,26 +136,64 @@ static void put_real(dump *d, double x)
     if (strpbrk(text, ".en") == NULL) fputs(".0", d->to); /* so that it is read as a real again */
 }
 
-/* Prints strings, which jansson escapes, true, false and null. */
-static void put_scalar(dump *d, const json_t *value)
+static void put_text(dump *d, const char *text, size_t bytes)
 {
-    char *text = json_dumps(value, JSON_ENCODE_ANY);
-    if (text == NULL)
-        d->failed = true;
-    else
-        fputs(text, d->to);
-    free(text);
+    static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+
+    fputc('"', d->to);
+    for (size_t i = 0; i < bytes; i++) {
+        const char  c     = text[i];
+        const char *which = c == '\0' ? NULL : strchr(from, c);
+        if (which != NULL)
+            fprintf(d->to, "\\%c", to[which - from]);
+        else if ((unsigned char)c < 0x20)
+            fprintf(d->to, "\\u%04X", (unsigned)c);
+        else
+            fputc(c, d->to);
+    }
+    fputc('"', d->to);
 }
 
-static void put_key(dump *d, const char *key)
+/* Begins an item: the first one, or another after a comma. */
+static void next_line(dump *d, size_t n, int depth)
 {
-    json_t *name = json_string_nocheck(key);
-    put_scalar(d, name);
-    fputs(": ", d->to);
-    json_decref(name);
+    if (n > 0) fputs(d->tight || d->indent >= 0 ? "," : ", ", d->to);
+    if (d->indent >= 0) fprintf(d->to, "\n%*s", d->indent * depth, "");
 }
 
-static void new_line(dump *d, int depth) { fprintf(d->to, "\n%*s", d->indent * depth, ""); }
+/* Ends the last item. */
+static void last_line(dump *d, size_t n, int depth)
+{
+    if (n > 0 && d->indent >= 0) fprintf(d->to, "\n%*s", d->indent * depth, "");
+}
+
+static void put_member(dump *d, size_t n, const char *key, const json_t *item, int depth)
+{
+    next_line(d, n, depth + 1);
+    put_text(d, key, strlen(key));
+    fputs(d->tight ? ":" : ": ", d->to);
+    put_value(d, item, depth + 1);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void put_sorted(dump *d, const json_t *value, int depth)
+{
+    const char **names = malloc((json_object_size(value) + 1) * sizeof *names), *key;
+    json_t      *item;
+    size_t       n = 0;
+
+    d->failed = d->failed || names == NULL;
+    if (names == NULL) return;
+    json_object_foreach((json_t *)value, key, item) { names[n++] = key; }
+    qsort(names, n, sizeof *names, by_name);
+    for (size_t i = 0; i < n; i++)
+        put_member(d, i, names[i], json_object_get(value, names[i]), depth);
+    free(names);
+}
 
 static void put_object(dump *d, const json_t *value, int depth)
 {
@@ -157,14 +202,12 @@ static void put_object(dump *d, const json_t *value, int depth)
     size_t      n = 0;
 
     fputc('{', d->to);
-    json_object_foreach((json_t *)value, key, item)
-    {
-        if (n++ > 0) fputc(',', d->to);
-        new_line(d, depth + 1);
-        put_key(d, key);
-        put_value(d, item, depth + 1);
+    if (d->sorted) {
+        put_sorted(d, value, depth);
+    } else {
+        json_object_foreach((json_t *)value, key, item) { put_member(d, n++, key, item, depth); }
+        last_line(d, n, depth);
     }
-    if (n > 0) new_line(d, depth);
     fputc('}', d->to);
 }
 
@@ -179,40 +222,61 @@ static void put_array(dump *d, const json_t *value, int depth)
     }
     fputc('[', d->to);
     for (size_t i = 0; i < n; i++) {
-        if (i > 0) fputs(one_line ? ", " : ",", d->to);
-        if (!one_line) new_line(d, depth + 1);
+        if (!one_line)
+            next_line(d, i, depth + 1);
+        else if (i > 0)
+            fputs(d->tight ? "," : ", ", d->to);
         put_value(d, json_array_get(value, i), depth + 1);
     }
-    if (!one_line) new_line(d, depth);
+    if (!one_line) last_line(d, n, depth);
     fputc(']', d->to);
 }
 
 static void put_value(dump *d, const json_t *value, int depth)
 {
-    if (value == NULL || depth > MAX_DEPTH)
+    if (value == NULL || depth > MAX_DEPTH) {
         d->failed = true;
-    else if (json_is_object(value))
-        put_object(d, value, depth);
-    else if (json_is_array(value))
-        put_array(d, value, depth);
-    else if (json_is_real(value))
-        put_real(d, json_real_value(value));
-    else
-        put_scalar(d, value);
+        return;
+    }
+    switch (json_typeof(value)) {
+    case JSON_OBJECT: put_object(d, value, depth); break;
+    case JSON_ARRAY: put_array(d, value, depth); break;
+    case JSON_STRING: put_text(d, json_string_value(value), json_string_length(value)); break;
+    case JSON_INTEGER: fprintf(d->to, "%lld", (long long)json_integer_value(value)); break;
+    case JSON_REAL: put_real(d, json_real_value(value)); break;
+    case JSON_TRUE: fputs("true", d->to); break;
+    case JSON_FALSE: fputs("false", d->to); break;
+    default: fputs("null", d->to);
+    }
 }
 
-char *ms_json_dump(const json_t *value, int indent)
+static char *dump_value(const json_t *value, dump d)
 {
     ms_memory_stream m;
-    dump             d = { .to = ms_memory_open(&m), .indent = indent };
     char            *text;
 
+    d.to = ms_memory_open(&m);
     if (d.to == NULL) return NULL;
     put_value(&d, value, 0);
     text = ms_memory_close(&m);
     if (!d.failed) return text;
     free(text);
     return NULL;
+}
+
+char *ms_json_dump(const json_t *value, int indent)
+{
+    return dump_value(value, (dump){ .indent = indent });
+}
+
+char *ms_json_tight(const json_t *value)
+{
+    return dump_value(value, (dump){ .indent = -1, .tight = true });
+}
+
+char *ms_json_key(const json_t *value)
+{
+    return dump_value(value, (dump){ .indent = -1, .tight = true, .sorted = true });
 }
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -262,7 +326,8 @@ musec_status ms_json_print(ms_error *e, const json_t *value, FILE *to)
     if (text == NULL)
         st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for the result");
     else if (fputs(text, to) == EOF || fputc('\n', to) == EOF)
-        st = ms_fail(e, MUSEC_EIO, "the result cannot be written: is the disk full?");
+        st = ms_fail(e, MUSEC_EIO, "the result cannot be written (%s): is the disk full?",
+                     strerror(errno));
     free(text);
     return st;
 }

@@ -27,8 +27,13 @@ musec_status ms_json_print(ms_error *e, const json_t *value, FILE *to);
 /* Prints the value and releases it. */
 musec_status ms_json_finish(ms_error *e, json_t *value, FILE *to);
 /* Returns the text that is written, without the newline; the caller frees it.  It has `indent`
- * blanks a level, lists of numbers on one line, and reals with the fewest digits that read back. */
+ * blanks a level, lists of numbers on one line, and reals with the fewest digits that read back.
+ * Below 0, all of it is one line. */
 char *ms_json_dump(const json_t *value, int indent);
+/* Returns a text without blanks. */
+char *ms_json_tight(const json_t *value);
+/* Returns the text that equal values have in common: no blanks, names sorted by their bytes. */
+char *ms_json_key(const json_t *value);
 /* Reads members of an object: ms_json_get(o, "name:s step:i done:b list:o unit:s?", &name, ...),
  * with a const char *, json_int_t, int and json_t *, which the object keeps.  Returns false if one
  * is missing, unless it has a '?', or of another kind.  It needs no memory. */

@@ -12,11 +12,12 @@
 #include "core/status.h"
 
 typedef enum ms_json_rules {
-    MS_JSON_ANY_NAMES  = 0, /* of a name that occurs twice in an object, the last value counts */
-    MS_JSON_ONCE       = 1, /* a name must not occur twice in an object */
-    MS_JSON_ZEROS      = 2, /* texts may contain \u0000 */
-    MS_JSON_REALS      = 4, /* whole numbers become reals, which have a wider range */
-    MS_JSON_ANY_VALUES = 8, /* the root may be a value of any kind, not only an object or array */
+    MS_JSON_ANY_NAMES  = 0,  /* of a name that occurs twice in an object, the last value counts */
+    MS_JSON_ONCE       = 1,  /* a name must not occur twice in an object */
+    MS_JSON_ZEROS      = 2,  /* texts may contain \u0000 */
+    MS_JSON_REALS      = 4,  /* whole numbers become reals, which have a wider range */
+    MS_JSON_SEALED     = 16, /* of files: what ends in a sha256 of its own must have it */
+    MS_JSON_ANY_VALUES = 8,  /* the root may be a value of any kind, not only an object or array */
 } ms_json_rules;
 
 typedef struct ms_json_problem {

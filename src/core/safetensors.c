@@ -266,7 +266,7 @@ musec_status ms_safetensors_open(ms_error *e, const char *path, ms_safetensors *
 
     memset(out, 0, sizeof *out);
     TRY(ms_file_open_read(e, path, &out->f));
-    bytes     = ms_file_bytes(out->f);
+    TRY(ms_file_size(e, out->f, path, &bytes));
     out->path = strdup(path);
     if (out->path == NULL) TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path));
     if (bytes < 0)
@@ -453,7 +453,7 @@ static musec_status write_header(ms_error *e, ms_out_file *out, const json_t *ro
 {
     static const char blanks[LENGTH_BYTES] = { ' ', ' ', ' ', ' ', ' ', ' ', ' ', ' ' };
     unsigned char     length[LENGTH_BYTES];
-    char             *text = json_dumps(root, JSON_COMPACT);
+    char             *text = ms_json_tight(root);
     const size_t      n    = text == NULL ? 0 : strlen(text);
     const size_t      pad  = (LENGTH_BYTES - n % LENGTH_BYTES) % LENGTH_BYTES;
     musec_status      st;

@@ -29,6 +29,23 @@ void ms_text_append(char *text, size_t bytes, const char *fmt, ...)
     va_end(args);
 }
 
+bool ms_text_is_control(const char *text)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    if (c[0] == 0xc2) return c[1] >= 0x80 && c[1] < 0xa0; /* U+0080 to U+009F */
+    return (c[0] < 0x20 && c[0] != '\0') || c[0] == 0x7f;
+}
+
+char *ms_text_printable(char *text)
+{
+    for (char *c = text; *c != '\0'; c++) {
+        if (!ms_text_is_control(c)) continue;
+        if ((unsigned char)*c == 0xc2) *c++ = ' ';
+        *c = '?';
+    }
+    return text;
+}
+
 bool ms_text_ends_with(const char *text, const char *end)
 {
     const size_t n = strlen(text), m = strlen(end);

@@ -200,6 +200,34 @@ static const char *expected_by(const ms_fetch_config *cfg, bool learnt, const ch
     return text;
 }
 
+static outcome too_large(transfer *t, int64_t bytes, bool exact)
+{
+    if (drop_part(t) != MUSEC_OK) return fatal(t, MUSEC_EIO);
+    ms_error_set(t->e,
+                 "%s: the file has %s%lld bytes, more than the %lld that are allowed; allow more "
+                 "with --max-file, or take another address (--mirror, --sources)",
+                 t->url, exact ? "" : "at least ", (long long)bytes, (long long)t->cfg->max_bytes);
+    return NEXT;
+}
+
+/* Compares the file's first bytes as they come with those that it must have. */
+static bool begins_well(const transfer *t, const char *data, size_t bytes)
+{
+    const size_t want = t->cfg->magic == NULL ? 0 : t->cfg->magic_bytes, at = (size_t)t->have;
+    const size_t n = at >= want ? 0 : want - at < bytes ? want - at : bytes;
+    return n == 0 || memcmp(t->cfg->magic + at, data, n) == 0;
+}
+
+static outcome another_kind(transfer *t)
+{
+    if (drop_part(t) != MUSEC_OK) return fatal(t, MUSEC_EIO);
+    ms_error_set(t->e,
+                 "%s: what comes from there does not begin like %s: the address may give another "
+                 "file (--mirror, --sources)",
+                 t->url, t->cfg->what);
+    return NEXT;
+}
+
 static bool on_begin(void *arg, const ms_http_response *r)
 {
     transfer              *t   = arg;
@@ -216,6 +244,7 @@ static bool on_begin(void *arg, const ms_http_response *r)
                                  text));
         return unwanted(t, NEXT);
     }
+    if (r->bytes > cfg->max_bytes) return unwanted(t, too_large(t, r->bytes, true));
     if (!all && !continues(t, r)) {
         ms_error_set(t->e, "%s: the file has changed while it was fetched", t->url);
         if (drop_part(t) != MUSEC_OK) return unwanted(t, fatal(t, MUSEC_EIO));
@@ -238,6 +267,9 @@ static bool on_data(void *arg, const char *data, size_t bytes)
 {
     transfer *t = arg;
 
+    if (!begins_well(t, data, bytes)) return unwanted(t, another_kind(t));
+    if (t->have + (int64_t)bytes > t->cfg->max_bytes)
+        return unwanted(t, too_large(t, t->cfg->max_bytes + 1, false));
     for (size_t at = 0; at < bytes;) {
         const ssize_t n = write(t->fd, data + at, bytes - at);
         if (n < 0 && errno == EINTR) continue;
@@ -304,6 +336,7 @@ static outcome check_part(transfer *t)
     if (rename(t->part, t->cfg->path) != 0)
         return fatal(
             t, ms_fail(t->e, MUSEC_EIO, "%s: cannot create (%s)", t->cfg->path, strerror(errno)));
+    if (ms_entry_sync(t->e, t->cfg->path) != MUSEC_OK) return fatal(t, MUSEC_EIO);
     remove(t->state);
     memcpy(t->out->sha256, hex, sizeof hex);
     t->out->bytes = t->have;

@@ -91,6 +91,19 @@ static void on_notice(void *arg, const char *text)
     if (g->cfg->on_notice != NULL) g->cfg->on_notice(g->cfg->arg, text);
 }
 
+/* How files of each kind begin. */
+typedef struct kind_magic {
+    const char *bytes, *what;
+    size_t      n;
+} kind_magic;
+
+static const kind_magic magics[] = {
+    [MS_KIND_VOCAB]   = { NULL, NULL, 0 },
+    [MS_KIND_SHARDS]  = { "\x88\xd8\x34\x01\x01\0\0\0", "a shard of tokens", 8 },
+    [MS_KIND_JSONL]   = { NULL, NULL, 0 }, /* also packed, in three ways */
+    [MS_KIND_PARQUET] = { "PAR1", "a Parquet file", 4 },
+};
+
 musec_status ms_get_file(ms_error *e, ms_get_state *g, const char *dir, size_t row, int64_t index,
                          char path[MS_PATH_MAX])
 {
@@ -100,6 +113,7 @@ musec_status ms_get_file(ms_error *e, ms_get_state *g, const char *dir, size_t r
     const char          *learnt = NULL;
     json_int_t           bytes  = -1;
     ms_fetched          *got    = &g->fetched;
+    const kind_magic    *magic  = &magics[cfg->set->kind];
     musec_status         st;
 
     TRY(ms_path_join(e, cfg->out, MS_GET_CHECKSUMS, sums));
@@ -119,6 +133,10 @@ musec_status ms_get_file(ms_error *e, ms_get_state *g, const char *dir, size_t r
                      .learnt        = sums,
                      .learnt_bytes  = g->file.bytes < 0,
                      .learnt_sha256 = g->file.sha256 == NULL && learnt != NULL,
+                     .max_bytes     = cfg->max_file,
+                     .magic         = magic->bytes,
+                     .magic_bytes   = magic->n,
+                     .what          = magic->what,
                      .verify        = cfg->verify || learnt == NULL, /* not checked before */
                      .retries       = cfg->retries,
                      .delay_ms      = cfg->delay_ms,

@@ -162,7 +162,7 @@ done:
 
 static void value_text(json_t *value, char *out, size_t bytes)
 {
-    char *text = value == NULL ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+    char *text = value == NULL ? NULL : ms_json_dump(value, -1);
     snprintf(out, bytes, "%s", text != NULL ? text : "nothing");
     free(text);
 }

@@ -142,6 +142,9 @@ static musec_status check_apart(ms_error *e, const ms_tokenize_config *cfg)
         if (stat(cfg->reader.paths[i], &sb) != 0 || !S_ISDIR(sb.st_mode)) continue;
         in             = realpath(cfg->reader.paths[i], NULL);
         const size_t n = in == NULL ? 0 : strlen(in);
+        if (in == NULL)
+            st = ms_fail(e, errno == ENOMEM ? MUSEC_ENOMEM : MUSEC_EIO, "%s: cannot find (%s)",
+                         cfg->reader.paths[i], strerror(errno));
         if (n > 0 && strncmp(in, out, n) == 0 && (out[n] == '/' || out[n] == '\0' || n == 1))
             st = ms_fail(e, MUSEC_EINVAL, "%s: lies within the input %s; write elsewhere", cfg->out,
                          cfg->reader.paths[i]);

@@ -165,7 +165,7 @@ musec_status ms_sweep_scan_run(ms_error *e, const ms_sweep *s, size_t i, ms_swee
     *run = (ms_sweep_run){ .loss = NAN, .val_loss = NAN, .time_s = NAN, .tok_s = NAN };
     TRY(check_config(e, s, i));
     TRY(path_in(e, s, i, "summary.json", path));
-    TRY(ms_json_find(e, path, MS_JSON_ANY_NAMES, &summary)); /* without one the run is resumed */
+    TRY(ms_json_find(e, path, MS_JSON_SEALED, &summary)); /* without one the run is resumed */
     if (summary != NULL) {
         read_summary(summary, run);
         TRY(infer_old_outcome(e, s, i, summary, run));
@@ -214,7 +214,7 @@ static musec_status check_data(ms_error *e, const ms_sweep *s, size_t i, json_t 
     musec_status  st;
 
     TRY(path_in(e, s, i, "summary.json", path));
-    TRY(ms_json_find(e, path, MS_JSON_ANY_NAMES, &summary));
+    TRY(ms_json_find(e, path, MS_JSON_SEALED, &summary));
     was = json_object_get(summary, "data");
     if (was != NULL) TRY(data_of(e, &s->grid->at[i].config, known, &now));
     if (now != NULL && ms_train_data_differs(was, now, how))

@@ -531,22 +531,22 @@ done:
     return st;
 }
 
-/* The factor that makes momentum of the file momentum of this optimizer. */
+/* Sets the factor, which is 1, to what makes momentum of the file momentum of this optimizer. */
 static musec_status convert_factor(musec_optim *opt, const ms_safetensors *s, double *factor)
 {
     const char  *form = ms_safetensors_metadata(s, "momentum_form");
     double       beta = 0.0;
     musec_status st   = MUSEC_OK;
-    *factor           = 1.0;
     TRY(read_number(opt, s, "beta", &beta, NULL));
     if (!ms_base_reads(ms_base_find(opt->cfg.base), "momentum-form")) return MUSEC_OK;
     const bool from_heavy = form != NULL && strcmp(form, "heavy-ball") == 0;
-    const bool to_heavy   = opt->cfg.momentum_form == MUSEC_MOMENTUM_HEAVY;
-    if (from_heavy && !to_heavy) *factor = beta;
-    if (!from_heavy && to_heavy && !(opt->cfg.beta > 0.0))
+    if (form != NULL && !from_heavy && strcmp(form, "ema") != 0)
+        TRY(ms_fail(&opt->d->error, MUSEC_EFORMAT, "%s: momentum_form %s", s->path, form));
+    const bool to_heavy = opt->cfg.momentum_form == MUSEC_MOMENTUM_HEAVY;
+    if (to_heavy && !from_heavy && !(opt->cfg.beta > 0.0))
         return ms_fail(&opt->d->error, MUSEC_EFORMAT,
                        "%s: an average with beta 0 cannot become heavy-ball momentum", s->path);
-    if (!from_heavy && to_heavy) *factor = 1.0 / opt->cfg.beta;
+    if (from_heavy != to_heavy) *factor = to_heavy ? 1.0 / opt->cfg.beta : beta;
 done:
     return st;
 }

@@ -98,7 +98,7 @@ static char *problem_key(const ms_run *run)
         if (ms_is_problem_field(key) && ms_run_text(run, key)[0] != '\0')
             ms_json_set(&fields, key, json_incref(value));
     }
-    text = json_dumps(fields, JSON_SORT_KEYS | JSON_COMPACT);
+    text = ms_json_key(fields);
     json_decref(fields);
     return text;
 }

@@ -7,6 +7,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "report/live.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,19 +58,22 @@ static void config_word(const json_t *config, const char *key, char word[MS_LIVE
     snprintf(word, MS_LIVE_WORD, "%s", text == NULL ? "" : text);
 }
 
-static void read_config(const char *path, ms_live_run *run)
+static musec_status read_config(ms_error *e, const char *path, ms_live_run *run)
 {
-    ms_error ignored = { "" };
-    json_t  *config  = NULL;
-    double   steps;
+    json_t      *config = NULL;
+    double       steps;
+    musec_status st;
 
-    if (ms_json_read(&ignored, path, &config) != MUSEC_OK) return; /* the next update may */
+    TRY(ms_json_find(e, path, MS_JSON_ONCE, &config));
+    if (config == NULL) return MUSEC_OK; /* the next update may find it whole */
     config_word(config, "optimizer", run->optimizer);
     config_word(config, "preset", run->preset);
     run->lr    = config_number(config, "lr");
     steps      = config_number(config, "steps");
     run->steps = steps >= 1.0 && steps < 1e15 ? (int64_t)steps : 0;
     json_decref(config);
+done:
+    return st;
 }
 
 static musec_status add_run(ms_error *e, ms_live *live, const char *dir)
@@ -98,7 +102,7 @@ static musec_status find_runs(ms_error *e, ms_live *live, const char *dir, int l
     if (exists(path)) return add_run(e, live, dir);
     if (levels == 0) return MUSEC_OK;
     st = ms_directory_names(e, dir, &names);
-    if (st != MUSEC_OK && levels < LEVELS) st = MUSEC_OK; /* removed since it was seen */
+    if (st == MUSEC_EIO && levels < LEVELS && !exists(dir)) st = MUSEC_OK; /* removed since */
     if (st != MUSEC_OK) goto done;
     for (size_t i = 0; i < names.n; i++) {
         if (ms_path_join(e, dir, names.at[i], path) != MUSEC_OK) continue; /* too deep */
@@ -192,7 +196,10 @@ static musec_status read_log(ms_error *e, ms_live_run *run)
     if (line == NULL) return ms_no_memory(e, "watching the runs");
     TRY(ms_path_join(e, run->dir, "log.jsonl", path));
     f = fopen(path, "r");
-    if (f == NULL || fstat(fileno(f), &info) != 0) goto done; /* not there yet */
+    if (f == NULL && errno == ENOENT) goto done; /* not there yet */
+    if (f == NULL || fstat(fileno(f), &info) != 0)
+        TRY(ms_fail(e, errno == ENOMEM ? MUSEC_ENOMEM : MUSEC_EIO, "%s: cannot read (%s)", path,
+                    strerror(errno)));
     if (info.st_size < run->offset) forget(run);
     run->silent_s = difftime(time(NULL), info.st_mtime);
     if (fseeko(f, (off_t)run->offset, SEEK_SET) != 0) goto done;
@@ -206,6 +213,7 @@ static musec_status read_log(ms_error *e, ms_live_run *run)
         }
         run->offset = (int64_t)ftello(f);
     }
+    if (ferror(f)) st = ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", path, strerror(errno));
 done:
     if (f != NULL) fclose(f);
     free(line);
@@ -214,25 +222,28 @@ done:
 
 /* ---- status ---------------------------------------------------------------------------------- */
 
-static void read_status(ms_live_run *run)
+static musec_status read_status(ms_error *e, ms_live_run *run)
 {
-    char        path[MS_PATH_MAX + 16];
-    ms_error    ignored = { "" };
-    json_t     *summary = NULL;
-    const char *status;
-    double      patience = SILENT_S;
+    char         path[MS_PATH_MAX + 16];
+    json_t      *summary = NULL;
+    const char  *status;
+    double       patience = SILENT_S;
+    musec_status st;
 
     snprintf(path, sizeof path, "%s/summary.json", run->dir);
-    if (exists(path) && ms_json_read(&ignored, path, &summary) == MUSEC_OK) {
+    TRY(ms_json_find(e, path, MS_JSON_ONCE, &summary));
+    if (summary != NULL) {
         status = json_string_value(json_object_get(summary, "status"));
         snprintf(run->status, sizeof run->status, "%s", status == NULL ? "ended" : status);
         json_decref(summary);
-        return;
+        return MUSEC_OK;
     }
     if (run->step > 0 && run->time_s / (double)run->step * SILENT_STEPS > patience)
         patience = run->time_s / (double)run->step * SILENT_STEPS;
     snprintf(run->status, sizeof run->status, "%s",
              run->silent_s <= patience ? "running" : "silent");
+done:
+    return st;
 }
 
 bool ms_live_is_running(const ms_live_run *run) { return strcmp(run->status, "running") == 0; }
@@ -257,9 +268,9 @@ musec_status ms_live_update(ms_error *e, ms_live *live)
     }
     for (size_t i = 0; i < live->n; i++) {
         TRY(ms_path_join(e, live->at[i].dir, "config.json", path));
-        read_config(path, &live->at[i]); /* a run that is extended has more steps */
+        TRY(read_config(e, path, &live->at[i])); /* a run that is extended has more steps */
         TRY(read_log(e, &live->at[i]));
-        read_status(&live->at[i]);
+        TRY(read_status(e, &live->at[i]));
     }
 done:
     return st;

@@ -15,6 +15,7 @@
 #include "core/json_file.h"
 #include "core/memory_stream.h"
 #include "core/real.h"
+#include "core/sha256.h"
 #include "core/text.h"
 
 enum { MAX_DEPTH = 4 };
@@ -94,7 +95,7 @@ static json_t *as_text(const json_t *value)
     char    option[1024], *text;
     json_t *out;
     if (ms_json_option(value, option, sizeof option)) return json_string(option);
-    text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    text = ms_json_key(value);
     out  = text != NULL ? ms_json_string(text) : NULL;
     free(text);
     return out;
@@ -195,7 +196,7 @@ static musec_status read_summary(ms_error *e, const char *dir, ms_run *run, bool
     struct stat  info;
 
     if (st != MUSEC_OK || (stat(path, &info) != 0 && errno == ENOENT)) return st;
-    st = ms_json_load(e, path, MS_JSON_ANY_NAMES, &summary);
+    st = ms_json_load(e, path, MS_JSON_SEALED, &summary);
     if (st == MUSEC_EFORMAT) st = MUSEC_EINVAL;
     status = json_string_value(json_object_get(summary, "status"));
     reason = json_string_value(json_object_get(summary, "reason"));
@@ -211,6 +212,7 @@ static musec_status read_summary(ms_error *e, const char *dir, ms_run *run, bool
         run->reason = strdup(reason);
         if (run->reason == NULL) st = ms_no_memory(e, "the runs");
     }
+    run->log      = json_incref(json_object_get(summary, "log"));
     run->computed = json_incref(json_object_get(summary, "computed"));
     run->made     = json_incref(json_object_get(summary, "made"));
     if (st == MUSEC_OK) st = read_changes(e, json_object_get(summary, "resumed"), run);
@@ -263,20 +265,42 @@ static musec_status add_line(ms_error *e, ms_run *run, const json_t *root, const
     return MUSEC_OK;
 }
 
+/* Checks what was read against the summary; older ones say nothing.  A log that lost its end is
+ * another matter: the cut is noted. */
+static musec_status check_log(ms_error *e, const ms_run *run, const char *path, int64_t bytes,
+                              ms_sha256 *sha)
+{
+    char        found[MS_SHA256_HEX];
+    const char *sum;
+    json_int_t  said;
+
+    ms_sha256_end(sha, found);
+    if (!ms_json_get(run->log, "bytes:i sha256:s", &said, &sum) || bytes < said ||
+        (bytes == said && strcmp(found, sum) == 0))
+        return MUSEC_OK;
+    return ms_fail(e, MUSEC_EINVAL,
+                   "%s: damaged: it is not the log of which summary.json has the sha256", path);
+}
+
 static musec_status read_log(ms_error *e, ms_runset *set, const char *dir, ms_run *run)
 {
     char         path[MS_PATH_MAX], *text = NULL;
     size_t       capacity = 0, number = 0;
-    FILE        *f = NULL;
+    FILE        *f     = NULL;
+    int64_t      bytes = 0;
     ssize_t      n;
+    ms_sha256    sha;
     musec_status st;
 
+    ms_sha256_init(&sha);
     TRY(ms_path_join(e, dir, "log.jsonl", path));
     TRY(ms_file_open_read(e, path, &f));
     while ((n = getline(&text, &capacity, f)) >= 0) {
         ms_json_problem why;
         json_t         *root = NULL;
         st                   = ms_json_parse(text, (size_t)n, MS_JSON_ANY_NAMES, &why, &root);
+        ms_sha256_add(&sha, text, (size_t)n);
+        bytes += n;
         number++;
         if (st == MUSEC_ENOMEM)
             st = ms_no_memory(e, "the runs");
@@ -291,8 +315,9 @@ static musec_status read_log(ms_error *e, ms_runset *set, const char *dir, ms_ru
         if (st != MUSEC_OK) goto done;
     }
     if (!feof(f)) /* getline() fails without memory, too */
-        st =
-            ms_fail(e, errno == ENOMEM ? MUSEC_ENOMEM : MUSEC_EIO, "%s: %s", path, strerror(errno));
+        TRY(ms_fail(e, errno == ENOMEM ? MUSEC_ENOMEM : MUSEC_EIO, "%s: %s", path,
+                    strerror(errno)));
+    TRY(check_log(e, run, path, bytes, &sha));
 done:
     free(text);
     if (f != NULL) fclose(f);
@@ -305,6 +330,7 @@ static void free_run(ms_run *run)
     free(run->reason);
     free(run->data_sums);
     free(run->lines);
+    json_decref(run->log);
     json_decref(run->computed);
     json_decref(run->made);
     json_decref(run->config);

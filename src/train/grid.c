@@ -80,7 +80,7 @@ static musec_status key_of(ms_error *e, const ms_train_config *cfg, bool effecti
 
     for (size_t i = 0; effective && ms_train_field_at(i, &f); i++)
         if (!ms_optim_reads(&cfg->optim, f.name)) delete_field(json, f.name);
-    text = json_dumps(json, JSON_SORT_KEYS | JSON_COMPACT);
+    text = ms_json_key(json);
     if (text == NULL) TRY(ms_no_memory(e, "the key of a run"));
     ms_sha256_init(&sha);
     ms_sha256_add(&sha, text, strlen(text));

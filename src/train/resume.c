@@ -22,7 +22,7 @@ static musec_status write_optim(ms_error *e, void *arg, const char *path)
 
 musec_status ms_train_save(ms_error *e, ms_train *t)
 {
-    const ms_checkpoint_writer writer = { write_model, write_optim, t };
+    const ms_checkpoint_writer writer = { write_model, write_optim, t, ms_train_check_state };
     json_t                    *state;
     musec_status               st;
 
@@ -132,7 +132,7 @@ musec_status ms_train_find_restart(ms_error *e, ms_train *t, ms_restart *out)
     const json_t *dir;
     musec_status  st;
 
-    TRY(ms_checkpoint_newest(e, t->setup.out, &out->from, warning));
+    TRY(ms_checkpoint_newest(e, t->setup.out, ms_train_check_state, &out->from, warning));
     out->skipped_damaged = warning[0] != '\0';
     if (out->skipped_damaged && t->setup.log != NULL)
         ms_log_say(t->setup.log, MS_LOG_QUIET, "warning: %s", warning);

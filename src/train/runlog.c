@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "core/memory_stream.h"
 #include "core/process.h"
 #include "core/real.h"
+#include "core/seal.h"
 #include "train/append.h"
 #include "train/events.h"
 
@@ -165,7 +167,8 @@ static musec_status read_line(const char *line, size_t bytes, int64_t *step, dou
 }
 
 /* Replaces the log by one with the lines up to from_step.  A process that was killed may have left
- * an incomplete last line, which has no newline. */
+ * an incomplete last line, which has no newline; and where the power was lost, what was written
+ * after the checkpoint of from_step, for which the log was synced, may be anything. */
 static musec_status truncate_log(ms_error *e, const char *path, int64_t from_step, double *time_s)
 {
     FILE        *f        = NULL;
@@ -182,6 +185,9 @@ static musec_status truncate_log(ms_error *e, const char *path, int64_t from_ste
         const char   *why  = NULL;
         int64_t       step = 0;
         double        time = 0.0;
+        if (!feof(f) && (got < 0 || ferror(f))) /* getline() fails without memory, too */
+            TRY(ms_fail(e, errno == ENOMEM ? MUSEC_ENOMEM : MUSEC_EIO, "%s: cannot read (%s)", path,
+                        strerror(errno)));
         if (got < 0) break;
         st = read_line(line, n, &step, &time, &why);
         if (st == MUSEC_ENOMEM) TRY(ms_no_memory(e, "a line of the log"));
@@ -192,14 +198,12 @@ static musec_status truncate_log(ms_error *e, const char *path, int64_t from_ste
                          path, number, why);
             goto done;
         }
-        if (step > from_step) continue;
+        if (step > from_step) break;
         *time_s = time;
         TRY(ms_out_write(e, &out, line, n));
         if (line[n - 1] != '\n') TRY(ms_out_write(e, &out, "\n", 1));
+        if (step == from_step) break;
     }
-    if (!feof(f))
-        TRY(ms_fail(e, errno == ENOMEM ? MUSEC_ENOMEM : MUSEC_EIO, "%s: cannot read (%s)", path,
-                    strerror(errno)));
     TRY(ms_out_commit(e, &out));
 done:
     ms_out_abandon(&out);
@@ -331,7 +335,8 @@ static json_t *summary_json(const ms_summary *s)
     return all;
 }
 
-/* Prints an object with one member per line, which other programs may search line by line. */
+/* Prints an object with one member per line, which other programs may search line by line, up to
+ * where the digits of its seal go. */
 static char *print_members(json_t *object)
 {
     ms_memory_stream m;
@@ -341,30 +346,50 @@ static char *print_members(json_t *object)
     if (ms_memory_open(&m) == NULL) return NULL;
     json_object_foreach(object, key, value)
     {
-        char *member =
-            json_is_real(value) ? ms_json_dump(value, 0) : json_dumps(value, JSON_ENCODE_ANY);
+        char *member = ms_json_dump(value, -1);
         if (member == NULL) m.lost = true;
         fprintf(m.to, "%s\n  \"%s\": %s", before, key, member != NULL ? member : "");
         before = ",";
         free(member);
     }
-    fprintf(m.to, "\n}\n");
+    fprintf(m.to, ",\n  \"sha256\": \"");
     return ms_memory_close(&m);
+}
+
+/* Adds the size and sha256 of the log, if there is one: the summary is written when it is whole. */
+static musec_status put_log_sum(ms_error *e, const char *dir, json_t **summary)
+{
+    char         path[MS_PATH_MAX], sum[MS_SHA256_HEX];
+    struct stat  info;
+    musec_status st;
+
+    TRY(ms_path_join(e, dir, "log.jsonl", path));
+    if (stat(path, &info) != 0 && errno == ENOENT) return MUSEC_OK;
+    TRY(ms_sha256_file(e, path, sum));
+    ms_json_set(summary, "log",
+                json_pack("{s:I, s:s}", "bytes", (json_int_t)info.st_size, "sha256", sum));
+done:
+    return st;
 }
 
 musec_status ms_summary_write(ms_error *e, const char *dir, const ms_summary *s)
 {
     json_t      *json = summary_json(s);
-    char        *text = json == NULL ? NULL : print_members(json);
+    char        *text = NULL;
     ms_out_file  out  = { 0 };
-    char         path[MS_PATH_MAX];
+    char         path[MS_PATH_MAX], sum[MS_SHA256_HEX];
     musec_status st;
 
+    TRY(put_log_sum(e, dir, &json));
+    text = json == NULL ? NULL : print_members(json);
     TRY(ms_path_join(e, dir, "summary.json", path));
     if (text == NULL)
         TRY(ms_fail(e, MUSEC_EINVAL, "%s: a text is not UTF-8, or there is no memory", path));
     TRY(ms_out_open(e, path, &out));
+    ms_seal_make(text, strlen(text), sum);
     TRY(ms_out_write(e, &out, text, strlen(text)));
+    TRY(ms_out_write(e, &out, sum, MS_SEAL_DIGITS));
+    TRY(ms_out_write(e, &out, MS_SEAL_TAIL, MS_SEAL_TAIL_BYTES));
     TRY(ms_out_commit(e, &out));
 done:
     ms_out_abandon(&out);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/json_file.h"
+#include "core/safetensors.h"
 #include "train/trainer.h"
 
 /* ---- members of a struct --------------------------------------------------------------------- */
@@ -35,10 +36,13 @@ static bool read_real(const json_t *value, double *out)
     return end != text && *end == '\0';
 }
 
+/* No counter of a run comes near the limit, so that sums of two are no overflow. */
+static bool is_count(int64_t x) { return x >= 0 && x <= (int64_t)1 << 53; }
+
 static bool read_int(const json_t *value, int64_t *out)
 {
     *out = (int64_t)json_integer_value(value);
-    return json_is_integer(value) && *out >= 0;
+    return json_is_integer(value) && is_count(*out);
 }
 
 static void put_members(json_t **to, const void *from, const state_member *m, size_t n)
@@ -113,7 +117,7 @@ static musec_status read_sets(ms_error *e, const ms_checkpoint *c, const ms_mixt
         const char *name;
         if (!ms_json_get(json_array_get(sets, i), "name:s epoch:i piece:i token:i tokens:i", &name,
                          &epoch, &piece, &token, &tokens) ||
-            epoch < 0 || piece < 0 || token < 0 || tokens < 0)
+            !is_count(epoch) || !is_count(piece) || !is_count(token) || !is_count(tokens))
             return ms_fail(e, MUSEC_EFORMAT, "%s/state.json: \"sets\" has no position in set %zu",
                            c->dir, i);
         if (n > 1 && strcmp(name, ms_mixture_name(data, i)) != 0)
@@ -243,7 +247,8 @@ json_t *ms_train_state(const ms_train *t)
     return state;
 }
 
-musec_status ms_train_read_state(ms_error *e, ms_train *t, const ms_checkpoint *c)
+/* Reads all but the positions in the data. */
+static musec_status read_progress(ms_error *e, ms_train *t, const ms_checkpoint *c)
 {
     const json_t *gain = json_object_get(c->state, "lowest_gain");
     const char   *bad =
@@ -255,6 +260,37 @@ musec_status ms_train_read_state(ms_error *e, ms_train *t, const ms_checkpoint *
     if (bad != NULL) return bad_state(e, c, "", bad);
     TRY(read_track(e, c, &t->progress.track));
     TRY(read_pending(e, t, c));
+done:
+    return st;
+}
+
+musec_status ms_train_check_state(ms_error *e, const ms_checkpoint *c)
+{
+    static const char *const files[] = { "model.safetensors", "optim.safetensors" };
+    ms_train                *t       = calloc(1, sizeof *t); /* only to read into */
+    ms_train_config          cfg;
+    char                     path[MS_PATH_MAX];
+    musec_status             st;
+
+    if (t == NULL) return ms_no_memory(e, "the state of the run");
+    TRY(ms_train_checkpoint_config(e, c, &cfg));
+    TRY(read_progress(e, t, c));
+    for (size_t i = 0; i < COUNT(files); i++) {
+        ms_safetensors s = { 0 };
+        TRY(ms_path_join(e, c->dir, files[i], path));
+        TRY(ms_safetensors_open(e, path, &s));
+        ms_safetensors_close(&s);
+    }
+done:
+    free(t);
+    return st;
+}
+
+musec_status ms_train_read_state(ms_error *e, ms_train *t, const ms_checkpoint *c)
+{
+    musec_status st;
+
+    TRY(read_progress(e, t, c));
     TRY(read_sets(e, c, t->train, &t->progress.position));
 done:
     return st;

@@ -116,7 +116,9 @@ musec_status ms_train_outcome(ms_error *e, ms_train *t, ms_outcome *out);
 
 /* ---- state.c: the "state" of state.json ------------------------------------------------------ */
 
-json_t      *ms_train_state(const ms_train *t);
+json_t *ms_train_state(const ms_train *t);
+/* Checks that the state and the headers of the tensor files can be read. */
+musec_status ms_train_check_state(ms_error *e, const ms_checkpoint *c);
 musec_status ms_train_read_state(ms_error *e, ms_train *t, const ms_checkpoint *c);
 
 /* ---- resume.c: checkpoints of a run ---------------------------------------------------------- */

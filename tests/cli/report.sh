@@ -181,6 +181,10 @@ for name in glob.glob("again/*/log.jsonl"):
         line["ms"] = {key: 99.0 for key in line["ms"]}
     with open(name, "w") as f:
         f.writelines(json.dumps(line) + "\n" for line in lines)
+for name in glob.glob("again/*/summary.json"):  # as of a version that kept no checksums
+    summary = json.load(open(name))
+    del summary["log"], summary["sha256"]
+    json.dump(summary, open(name, "w"))
 END
 succeeds report runs --omit-times --out one.html --csv one
 succeeds report again --omit-times --out two.html --csv two
