@@ -18,6 +18,7 @@
 #include "core/process.h"
 #include "core/signals.h"
 #include "core/text.h"
+#include "experiment/pool.h"
 #include "report/runset.h"
 #include "train/schedule.h"
 
@@ -485,11 +486,11 @@ double ms_estimate_run(const ms_estimate *est, const ms_train_config *cfg)
 
 double ms_estimate_all(const ms_estimate *est, const ms_grid *grid, const ms_sweep_run *runs)
 {
-    const int width = est->width > 0 ? est->width : 1;
-    double   *busy  = calloc((size_t)width, sizeof *busy); /* when each slot is free */
-    double    last  = 0.0;
+    const int width               = est->width > 0 ? est->width : 1;
+    double    busy[MS_POOL_WIDTH] = { 0 }; /* when each slot is free */
+    double    last                = 0.0;
 
-    for (size_t i = 0; i < grid->n && busy != NULL; i++) {
+    for (size_t i = 0; i < grid->n; i++) {
         int first = 0;
         if (runs != NULL && ms_sweep_is_finished(&runs[i])) continue;
         for (int k = 1; k < width; k++)
@@ -498,8 +499,7 @@ double ms_estimate_all(const ms_estimate *est, const ms_grid *grid, const ms_swe
         if (!(busy[first] <= last)) last = busy[first];
         if (isnan(last)) break;
     }
-    free(busy);
-    return busy == NULL ? NAN : last;
+    return last;
 }
 
 void ms_estimate_text(double seconds, char *text, size_t bytes)

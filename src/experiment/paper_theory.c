@@ -69,6 +69,7 @@ static ms_theory_slope fit(const build *b, const series *c, const char *field)
     double         *y     = calloc(seeds * MAX_POINTS, sizeof *y);
     ms_theory_slope out   = { NAN, NAN, NAN, 0 };
 
+    if (y == NULL) b->page->out_of_memory = true;
     for (size_t i = 0; y != NULL && i < seeds; i++)
         for (size_t k = 0; k < c->n; k++)
             y[i * c->n + k] = value_of(c->at[k], i, field);
@@ -343,6 +344,7 @@ static void add_section(build *b, const char *suite, const json_t *spec)
     char         id[ID];
     ms_section  *section;
 
+    if (all == NULL) b->page->out_of_memory = true;
     snprintf(id, sizeof id, "theory-%s", suite);
     section = ms_page_section(b->page, id, text_of(spec, "title"), text_of(spec, "shows"));
     for (size_t i = 0; i < json_array_size(words); i++)
