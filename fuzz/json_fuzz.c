@@ -60,7 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (st == MUSEC_OK) {
         REQUIRE(theirs != NULL && json_equal(ours, theirs));
         if (depth_of(ours) < DUMP_DEPTH) check_dump(ours, rules);
-    } else if (strstr(why.text, "deep") == NULL) {
+    } else if (strstr(why.text, "deep") == NULL && memchr(text, '\0', size) == NULL) {
+        /* at a zero outside a text jansson believes to be at the end */
         REQUIRE(theirs == NULL);
     }
     json_decref(ours);
