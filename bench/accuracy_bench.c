@@ -29,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/json_file.h"
 #include "linalg/sharp_chain.h"
 #include "optim/optim.h"
 #include "run_matrices.h"
@@ -406,13 +407,13 @@ static void put_worst(ms_bench *b, const struct path *p, const char *type, const
 {
     const bool broken = !(w->error <= w->bound) || !(w->theorem <= 1.0);
     b->broken += broken;
-    if (b->rows != NULL) {
-        json_array_append_new(b->rows,
-                              json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:s, s:s, s:i, s:b}",
-                                        "section", "accuracy", "name", p->name, "operands", type,
-                                        "error", w->error, "bound", w->bound, "relative",
-                                        w->relative, "theorem", w->theorem, "matrix", w->matrix,
-                                        "plan", w->plan, "matrices", w->count, "broken", broken));
+    if (b->opt->json) {
+        ms_json_append(&b->rows,
+                       json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:s, s:s, s:i, s:b}",
+                                 "section", "accuracy", "name", p->name, "operands", type, "error",
+                                 w->error, "bound", w->bound, "relative", w->relative, "theorem",
+                                 w->theorem, "matrix", w->matrix, "plan", w->plan, "matrices",
+                                 w->count, "broken", broken));
         return;
     }
     fprintf(b->out, "  %-14s %-5s %9.2e of %8.1e %9.2e", p->name, type, w->error, w->bound,
@@ -439,7 +440,7 @@ static musec_status run_all(ms_bench *b)
             TRY(try_matrix(b, &all, i, w));
             n++;
         }
-    if (b->rows == NULL) {
+    if (!b->opt->json) {
         fprintf(b->out, "%s, threshold %s: %d of %lld matrices\n", shape,
                 all.train != NULL ? all.threshold : "0.25", n, (long long)all.n);
         fprintf(b->out, "  %-20s %-21s %9s %8s  %s\n", "", "|error|_2 / D", "relative", "theorem",

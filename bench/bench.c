@@ -9,6 +9,7 @@
 #include <cblas.h>
 #include <string.h>
 
+#include "core/json_file.h"
 #include "core/thread.h"
 #include "timing.h"
 
@@ -163,15 +164,14 @@ void ms_bench_row(ms_bench *b, const ms_bench_figure *f)
     const roofs  r    = roofs_of(b, f);
     const bool   tera = !ms_is_on_host(b->d);
     const double unit = tera ? 1e-3 : 1.0;
-    if (b->rows != NULL) {
+    if (b->opt->json) {
         json_t *row = json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:s?, s:f, s:s?}",
                                 "section", f->section, "name", f->name, "shape", f->shape, "ms",
                                 f->ms, "gflop_s", r.gflop_s, "gb_s", r.gb_s, "of_gemm_peak",
                                 r.of_gemm, "of_copy_peak", r.of_copy, "bound", r.bound, "ratio",
                                 f->against != NULL ? f->ratio : 0.0, "against", f->against);
-        if (f->tokens > 0.0)
-            json_object_set_new(row, "tokens_s", json_real(1e3 * f->tokens / f->ms));
-        json_array_append_new(b->rows, row);
+        if (f->tokens > 0.0) ms_json_set(&row, "tokens_s", json_real(1e3 * f->tokens / f->ms));
+        ms_json_append(&b->rows, row);
         return;
     }
     fprintf(b->out, "  %-24s %-32s %10.3f ms", f->name, f->shape, f->ms);
@@ -190,9 +190,9 @@ void ms_bench_row(ms_bench *b, const ms_bench_figure *f)
 void ms_bench_memory(ms_bench *b, const char *section, const char *name, const char *shape,
                      double bytes)
 {
-    if (b->rows != NULL)
-        json_array_append_new(b->rows, json_pack("{s:s, s:s, s:s, s:f}", "section", section, "name",
-                                                 name, "shape", shape, "bytes", bytes));
+    if (b->opt->json)
+        ms_json_append(&b->rows, json_pack("{s:s, s:s, s:s, s:f}", "section", section, "name", name,
+                                           "shape", shape, "bytes", bytes));
     else
         fprintf(b->out, "  %-24s %-32s %10.3f GiB\n", name, shape, bytes / 0x1p30);
 }
@@ -200,16 +200,16 @@ void ms_bench_memory(ms_bench *b, const char *section, const char *name, const c
 void ms_bench_count(ms_bench *b, const char *section, const char *name, const char *shape,
                     int64_t count)
 {
-    if (b->rows != NULL)
-        json_array_append_new(b->rows, json_pack("{s:s, s:s, s:s, s:I}", "section", section, "name",
-                                                 name, "shape", shape, "count", (json_int_t)count));
+    if (b->opt->json)
+        ms_json_append(&b->rows, json_pack("{s:s, s:s, s:s, s:I}", "section", section, "name", name,
+                                           "shape", shape, "count", (json_int_t)count));
     else
         fprintf(b->out, "  %-24s %-32s %10lld\n", name, shape, (long long)count);
 }
 
 void ms_bench_heading(const ms_bench *b, const char *text)
 {
-    if (b->rows == NULL) fprintf(b->out, "\n%s\n", text);
+    if (!b->opt->json) fprintf(b->out, "\n%s\n", text);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
@@ -237,7 +237,7 @@ static json_t *peaks_json(const ms_bench *b)
     json_t *all = json_object();
     for (musec_dtype t = MUSEC_F32; t <= MUSEC_F16; t = (musec_dtype)(t + 1))
         if (b->peaks.gemm[t] > 0.0)
-            json_object_set_new(all, ms_dtype_name(t), json_real(b->peaks.gemm[t]));
+            ms_json_set(&all, ms_dtype_name(t), json_real(b->peaks.gemm[t]));
     return all;
 }
 
@@ -246,7 +246,7 @@ musec_status ms_bench_begin(ms_bench *b)
     char         about[512];
     musec_status st;
     TRY(find_peaks(b));
-    if (b->rows == NULL) {
+    if (!b->opt->json) {
         describe(b, about, sizeof about);
         fprintf(b->out, "device %s: %s\n", b->d->name, about);
         print_peaks(b);
@@ -269,13 +269,11 @@ musec_status ms_bench_run(const ms_bench_options *opt, ms_log *log, FILE *out,
     describe(&b, about, sizeof about);
     TRY(body(&b));
     ms_log_end(log);
-    if (b.rows != NULL) {
+    if (opt->json) {
         json_t *all = json_pack("{s:s, s:s, s:o, s:f, s:i, s:O}", "device", b.d->name, "about",
                                 about, "peak_gflop_s", peaks_json(&b), "peak_gb_s", b.peaks.copy,
                                 "rounds", b.rounds, "rows", b.rows);
-        json_dumpf(all, out, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
-        fputc('\n', out);
-        json_decref(all);
+        TRY(ms_json_finish(&b.d->error, all, out));
     }
     if (b.broken > 0) TRY(ms_fail(&b.d->error, MUSEC_EDEVICE, "%d bounds are broken", b.broken));
 done:

@@ -19,7 +19,7 @@ static musec_status load_run(ms_error *e, ms_bench *b, const char *dir, ms_train
     t->ctx       = b->d;
     t->setup.out = dir;
     TRY(ms_rundir_check(e, dir));
-    TRY(ms_checkpoint_newest(e, dir, &newest, warning));
+    TRY(ms_checkpoint_newest(e, dir, NULL, &newest, warning));
     if (warning[0] != '\0') ms_log_say(b->log, MS_LOG_QUIET, "warning: %s", warning);
     if (newest.step < 0)
         TRY(ms_fail(e, MUSEC_EINVAL,

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/json_file.h"
 #include "core/rng.h"
 #include "data/bpe.h"
 #include "data/corpus.h"
@@ -276,7 +277,7 @@ static double speed_ratio(const tokenize_row *r, const tokenize_row *to, int rou
     return ms_bench_median(ratios, rounds);
 }
 
-static void print_row(FILE *out, json_t *list, const tokenize_row *rows, const tokenize_row *r,
+static void print_row(FILE *out, json_t **list, const tokenize_row *rows, const tokenize_row *r,
                       int rounds)
 {
     const tokenize_row *to                = r->against < 0 ? NULL : &rows[r->against];
@@ -287,9 +288,9 @@ static void print_row(FILE *out, json_t *list, const tokenize_row *rows, const t
     mb_s  = r->work > 2.0 ? 1e-3 * r->work / ms : 0.0;
     ratio = to == NULL || r->failed ? 1.0 : speed_ratio(r, to, rounds);
     if (list != NULL) {
-        json_array_append_new(list, json_pack("{s:s, s:b, s:f, s:f, s:f, s:s?}", "name", r->name,
-                                              "timed", !r->failed, "ms", ms, "mb_s", mb_s, "ratio",
-                                              ratio, "against", to == NULL ? NULL : to->name));
+        ms_json_append(list, json_pack("{s:s, s:b, s:f, s:f, s:f, s:s?}", "name", r->name, "timed",
+                                       !r->failed, "ms", ms, "mb_s", mb_s, "ratio", ratio,
+                                       "against", to == NULL ? NULL : to->name));
         return;
     }
     fprintf(out, "  %-24s", r->name);
@@ -319,26 +320,23 @@ static void run_rounds(ms_log *log, tokenize_job *j, tokenize_row *rows, int n, 
     ms_log_end(log);
 }
 
-static void print_all(const ms_bench_options *opt, FILE *out, const tokenize_job *j,
-                      const tokenize_row *rows, int n, int rounds)
+static musec_status print_all(ms_error *e, const ms_bench_options *opt, FILE *out,
+                              const tokenize_job *j, const tokenize_row *rows, int n, int rounds)
 {
-    json_t     *list = opt->json ? json_array() : NULL;
+    json_t     *list = opt->json ? json_array() : NULL, *all;
     const char *name = opt->text != NULL ? opt->text : "the built-in corpus";
 
-    if (list == NULL)
+    if (!opt->json)
         fprintf(out,
                 "GPT-2's tokenizer on %s: %.2f MB, %zu ids; medians of %d rounds; ratios are of "
                 "speed\n\n",
                 name, 1e-6 * (double)j->bytes, j->n_ids, rounds);
     for (int i = 0; i < n; i++)
-        print_row(out, list, rows, &rows[i], rounds);
-    if (list == NULL) return;
-    json_t *all =
-        json_pack("{s:s, s:I, s:I, s:i, s:o}", "text", name, "bytes", (json_int_t)j->bytes, "ids",
-                  (json_int_t)j->n_ids, "rounds", rounds, "rows", list);
-    json_dumpf(all, out, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
-    fputc('\n', out);
-    json_decref(all);
+        print_row(out, opt->json ? &list : NULL, rows, &rows[i], rounds);
+    if (!opt->json) return MUSEC_OK;
+    all = json_pack("{s:s, s:I, s:I, s:i, s:o}", "text", name, "bytes", (json_int_t)j->bytes, "ids",
+                    (json_int_t)j->n_ids, "rounds", rounds, "rows", list);
+    return ms_json_finish(e, all, out);
 }
 
 musec_status ms_bench_tokenize(const ms_bench_options *opt, ms_log *log, FILE *out, ms_error *error)
@@ -369,7 +367,7 @@ musec_status ms_bench_tokenize(const ms_bench_options *opt, ms_log *log, FILE *o
     if (rows == NULL) TRY(ms_fail(error, MUSEC_ENOMEM, "not enough memory for the rows"));
     memcpy(rows, table, sizeof table);
     run_rounds(log, &j, rows, COUNT(table), rounds);
-    print_all(opt, out, &j, rows, COUNT(table), rounds);
+    TRY(print_all(error, opt, out, &j, rows, COUNT(table), rounds));
 done:
     free(rows);
     free_job(&j);

@@ -72,7 +72,7 @@ static void run_state(const uint8_t *data, size_t size, bool seal)
         size += (size_t)snprintf(text + size, sizeof text - size, "%s\"\n}\n", sum);
     }
     fuzz_file("checkpoint/step_00000003/state.json", text, size);
-    if (fuzz_ok(ms_checkpoint_newest(&e, fuzz_path("."), &c, warning), &e)) {
+    if (fuzz_ok(ms_checkpoint_newest(&e, fuzz_path("."), NULL, &c, warning), &e)) {
         REQUIRE(c.step == 3 && c.state != NULL && warning[0] == '\0');
         (void)fuzz_ok(ms_train_config_from_json(&e, "it", json_object_get(c.state, "config"), &cfg),
                       &e);

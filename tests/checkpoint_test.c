@@ -71,7 +71,7 @@ static musec_status write_optim(ms_error *e, void *arg, const char *path)
 
 static musec_status save(ms_error *e, const char *dir, int64_t step, run r, int64_t keep)
 {
-    const ms_checkpoint_writer writer = { write_model, write_optim, &r };
+    const ms_checkpoint_writer writer = { write_model, write_optim, &r, NULL };
     json_t *state = json_pack("{s:I,s:f,s:{s:s}}", "step", (json_int_t)step, "loss", 0.1, "config",
                               "name", "t\xc3\xa9st \"1\"");
     const musec_status st = ms_checkpoint_write(e, dir, step, &writer, state, keep);
@@ -104,7 +104,7 @@ static void expect_newest(const char *dir, int64_t step, int fill, const char *w
     char          warning[1024];
     blob          b;
 
-    CHECK_OK_ERR(&e, ms_checkpoint_newest(&e, dir, &c, warning));
+    CHECK_OK_ERR(&e, ms_checkpoint_newest(&e, dir, NULL, &c, warning));
     expect_state(&c, step);
     get_file(path_in(c.dir, "model.safetensors"), &b);
     CHECK(b.n == 40 && b.p[0] == fill && b.p[39] == fill, "%s", c.dir);
@@ -191,7 +191,7 @@ TEST(checkpoints_are_read_back_as_written)
     const char   *path = path_in(dir, STEP_3);
     json_t       *j;
 
-    CHECK_OK_ERR(&e, ms_checkpoint_newest(&e, dir, &c, warning)); /* none yet */
+    CHECK_OK_ERR(&e, ms_checkpoint_newest(&e, dir, NULL, &c, warning)); /* none yet */
     CHECK(c.step == -1 && c.state == NULL && warning[0] == '\0', "%d", (int)c.step);
     save_ok(dir, 3, 'a', 0);
     expect_newest(dir, 3, 'a', NULL);
@@ -353,11 +353,12 @@ TEST(damaged_checkpoints_are_skipped)
     damage(path_in(dir, STEP_6), "optim.safetensors");
     expect_newest(dir, 3, 'a', "2 damaged, going back to step_00000003");
     damage(path_in(dir, STEP_3), "state.json");
-    CHECK(ms_checkpoint_newest(&e, dir, &c, warning) != MUSEC_OK, "opened");
+    CHECK(ms_checkpoint_newest(&e, dir, NULL, &c, warning) != MUSEC_OK, "opened");
     CHECK(c.step == -1 && c.state == NULL && warning[0] == '\0', "%s", warning);
     CHECK(strstr(e.text, "step_123456789/state.json: ") && strstr(e.text, "of 3 checkpoints"), "%s",
           e.text);
-    CHECK(ms_checkpoint_newest(NULL, dir, &c, warning) != MUSEC_OK, "opened without an ms_error");
+    CHECK(ms_checkpoint_newest(NULL, dir, NULL, &c, warning) != MUSEC_OK,
+          "opened without an ms_error");
 }
 
 TEST(keep_removes_all_but_the_newest)
@@ -507,7 +508,7 @@ TEST(a_full_disk_changes_nothing)
 TEST(unwritable_paths_and_wrong_arguments_are_refused)
 {
     const char                *dir    = fresh_dir();
-    const ms_checkpoint_writer writer = { write_model, write_optim, NULL };
+    const ms_checkpoint_writer writer = { write_model, write_optim, NULL, NULL };
     const run                  r      = { .fill = 'a', .bytes = 40 };
     json_t                    *other  = json_pack("{s:i}", "step", 4);
     char                       before[MS_SHA256_HEX], longer[MS_PATH_MAX], warning[1024];
@@ -520,7 +521,7 @@ TEST(unwritable_paths_and_wrong_arguments_are_refused)
     snprintf(before, sizeof before, "%s", tree(dir));
     CHECK_FAILS(&e, save(&e, dir, 3, r, 1), MUSEC_EIO,
                 "checkpoint: cannot read the directory (Not a directory");
-    CHECK(ms_checkpoint_newest(&e, dir, &c, warning) == MUSEC_EIO && c.step == -1, "a file");
+    CHECK(ms_checkpoint_newest(&e, dir, NULL, &c, warning) == MUSEC_EIO && c.step == -1, "a file");
     CHECK(strcmp(tree(dir), before) == 0, "something changed");
     CHECK(remove(path_in(dir, "checkpoint")) == 0, "remove");
 
@@ -542,4 +543,41 @@ TEST(unwritable_paths_and_wrong_arguments_are_refused)
     CHECK_FAILS(&e, save(&e, longer, 3, r, 1), MUSEC_EIO, "too long");
     CHECK(ms_checkpoint_open(&e, longer, &c) == MUSEC_EIO && c.state == NULL, "a long path");
     CHECK(strcmp(tree(dir), before) == 0, "something changed");
+}
+
+/* Stands for what a run reads of a state: step 2 is whole by its sums, and of no use. */
+static musec_status refuse_step_2(ms_error *e, const ms_checkpoint *c)
+{
+    if (json_integer_value(json_object_get(c->state, "step")) != 2) return MUSEC_OK;
+    return ms_fail(e, MUSEC_EFORMAT, "%s: it has no loss", c->dir);
+}
+
+TEST(a_whole_checkpoint_that_cannot_be_used_is_skipped)
+{
+    const char   *dir = fresh_dir();
+    ms_checkpoint c;
+    ms_error      e = { "" };
+    char          warning[1024];
+
+    save_ok(dir, 1, 'a', 0);
+    save_ok(dir, 2, 'b', 0);
+    CHECK_OK_ERR(&e, ms_checkpoint_newest(&e, dir, refuse_step_2, &c, warning));
+    CHECK(c.step == 1 && strstr(warning, "it has no loss") != NULL, "step %d: %s", (int)c.step,
+          warning);
+    ms_checkpoint_close(&c);
+}
+
+TEST(a_checkpoint_that_cannot_be_used_gets_no_name)
+{
+    const char                *dir    = fresh_dir();
+    run                        r      = { .fill = 'b', .bytes = 40 };
+    const ms_checkpoint_writer writer = { write_model, write_optim, &r, refuse_step_2 };
+    json_t                    *state  = json_pack("{s:i}", "step", 2);
+    ms_error                   e      = { "" };
+
+    save_ok(dir, 1, 'a', 0);
+    CHECK_FAILS(&e, ms_checkpoint_write(&e, dir, 2, &writer, state, 0), MUSEC_EFORMAT,
+                "it has no loss");
+    expect_newest(dir, 1, 'a', NULL);
+    json_decref(state);
 }

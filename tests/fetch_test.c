@@ -138,6 +138,7 @@ static void prepare(call *c, const char *faults)
                                  .bytes     = -1,
                                  .retries   = 2,
                                  .delay_ms  = 1,
+                                 .max_bytes = INT64_MAX,
                                  .stall_s   = 100, /* a busy machine must not look stalled */
                                  .on_notice = count_notice,
                                  .arg       = c };

@@ -38,6 +38,15 @@ static ms_grid grid_of(const char *text)
     return grid;
 }
 
+/* A field in which they differ, or NULL. */
+static const char *differing(const ms_train_config *a, const ms_train_config *b)
+{
+    const char *field = NULL;
+    ms_error    e     = { "" };
+    CHECK_OK_ERR(&e, ms_grid_differs(&e, a, b, &field));
+    return field;
+}
+
 /* A field of a run as text. */
 static const char *get(const ms_grid *grid, size_t i, const char *field)
 {
@@ -116,7 +125,8 @@ TEST(a_field_set_by_the_user_replaces_all_its_values)
     json_t  *plain = parse("{'grids': [{'lr': 0.1}]}");
     ms_grid  grid  = { 0 };
     ms_error e     = { "" };
-    CHECK(ms_grid_set(json, "weight_decay", "1.2") && ms_grid_set(json, "preset", "pico"), "set");
+    CHECK_OK_ERR(&e, ms_grid_set(&e, json, "weight_decay", "1.2"));
+    CHECK_OK_ERR(&e, ms_grid_set(&e, json, "preset", "pico"));
     CHECK_OK_ERR(&e, ms_grid_add(&e, "g.json", json, &grid));
     CHECK(grid.n == 4, "%zu runs", grid.n);
     for (size_t i = 0; i < grid.n; i++) {
@@ -125,9 +135,10 @@ TEST(a_field_set_by_the_user_replaces_all_its_values)
         CHECK(strstr(get(&grid, i, "weight-decay"), "qk=1.2,vo=1.2,mlp=1.2") != NULL, "run %zu: %s",
               i, get(&grid, i, "weight-decay"));
     }
-    CHECK(ms_grid_set(plain, "steps", "7") && json_object_get(plain, "set") != NULL, "a new set");
-    CHECK(!ms_grid_set(plain, "data", "\xff"), "no text that JSON can hold");
-    CHECK(ms_grid_set(odd, "lr", "1"), "another shape is left as it is");
+    CHECK_OK_ERR(&e, ms_grid_set(&e, plain, "steps", "7"));
+    CHECK(json_object_get(plain, "set") != NULL, "a new set");
+    CHECK_FAILS(&e, ms_grid_set(&e, plain, "data", "\xff"), MUSEC_EINVAL, "UTF-8");
+    CHECK_OK_ERR(&e, ms_grid_set(&e, odd, "lr", "1")); /* another shape stays as it is */
     json_decref(json);
     json_decref(odd);
     json_decref(plain);
@@ -234,7 +245,7 @@ TEST(keys_do_not_depend_on_order_and_spelling_of_fields)
     CHECK(strncmp(a.at[0].name, "pico-soft-musec-lr0.3-s0-", 25) == 0 &&
               strncmp(a.at[0].name + 25, a.at[0].key, 12) == 0 && strlen(a.at[0].name) == 37,
           "%s", a.at[0].name);
-    CHECK(ms_grid_differs(&a.at[0].config, &b.at[0].config) == NULL, "differs");
+    CHECK(differing(&a.at[0].config, &b.at[0].config) == NULL, "differs");
     ms_grid_free(&a);
     ms_grid_free(&b);
 }
@@ -252,7 +263,7 @@ TEST(every_field_that_is_not_exempt_changes_the_key)
         CHECK(train_change(&cfg, &f), "no other value for %s", f.name);
         key_of(&cfg, after);
         CHECK((strcmp(before, after) == 0) == exempt, "%s: %s", f.name, after);
-        CHECK((ms_grid_differs(&start, &cfg) == NULL) == exempt, "%s", f.name);
+        CHECK((differing(&start, &cfg) == NULL) == exempt, "%s", f.name);
         n_exempt += exempt;
     }
     CHECK(n > 90 && n_exempt == 6, "%zu fields, %zu not in the key", n, n_exempt);
@@ -289,7 +300,7 @@ TEST(configs_differ_exactly_if_their_keys_do)
         train_set(&b, cases[i].field, cases[i].value);
         key_of(&a, key[0]);
         key_of(&b, key[1]);
-        const char *field = ms_grid_differs(&a, &b);
+        const char *field = differing(&a, &b);
         CHECK((strcmp(key[0], key[1]) == 0) == cases[i].same, "case %zu: the key", i);
         CHECK((field == NULL) == cases[i].same, "case %zu: %s", i, field == NULL ? "none" : field);
         CHECK(field == NULL || ms_train_field_same(field, cases[i].field), "case %zu: %s", i,

@@ -425,7 +425,7 @@ TEST(summaries_are_read_back)
 
     CHECK_OK_ERR(&e, ms_summary_write(&e, dir, &s));
     j = json_load_file(path_in(dir, "summary.json"), JSON_REJECT_DUPLICATES, NULL);
-    CHECK(json_object_size(j) == 13, "%zu", json_object_size(j));
+    CHECK(json_object_size(j) == 14, "%zu", json_object_size(j));
     assert_string_equal(json_string_value(json_object_get(j, "status")), s.status);
     assert_string_equal(json_string_value(json_object_get(j, "reason")), s.reason);
     CHECK(json_integer_value(json_object_get(j, "tokens")) == s.tokens, "tokens");

@@ -221,7 +221,7 @@ TEST(a_null_loss_is_a_measured_nan)
 
 TEST(bad_summaries_are_named)
 {
-    check_fails(make_run("{\"step\": 1}\n", "{\"status\": "), "summary.json: line 1: ");
+    check_fails(make_run("{\"step\": 1}\n", "{\"status\": "), "summary.json:1: ");
     check_fails(make_run("{\"step\": 1}\n", "{}"), "summary.json: there is no \"status\"");
     check_fails(make_run("{\"step\": 1}\n", "[]"), "summary.json: there is no \"status\"");
     check_fails(make_run("{\"step\": 1}\n", "{\"status\": 3}"), "there is no \"status\"");
@@ -338,9 +338,9 @@ TEST(bad_configs_are_named)
     static const struct {
         const char *config, *words;
     } cases[] = {
-        { "", "config.json: line 1: " },
-        { "[1]", "config.json: line 1: not a JSON object" },
-        { "{\n\"lr\": ", "config.json: line 2: " },
+        { "", "config.json:1: " },
+        { "[1]", "config.json:1: is no JSON as expected here: not a JSON object" },
+        { "{\n\"lr\": ", "config.json:2: " },
         { "{\"lr\": \"1\", \"lr\": \"2\"}", "duplicate object key" },
         { "{}", "config.json: no config of a run" },
         { "{\"optimizer\": \"muon\", \"lr\": \"x\", \"steps\": \"3\"}", "no config of a run" },
@@ -420,10 +420,10 @@ TEST(a_bad_run_below_is_a_note)
     fake_text(path_in(root, "c"), "log.jsonl", "what\n");
     read_good(root, 1, 2);
     CHECK(strstr(set.at[0].dir, "/b") != NULL, "%s", set.at[0].dir);
-    check_note(0, "/a/config.json: line 1: ");
+    check_note(0, "/a/config.json:1: ");
     check_note(0, ": this run is left out");
     check_note(1, "/c/log.jsonl: line 1: ");
-    check_fails(path_in(root, "a"), "config.json: line 1: "); /* given by its own path */
+    check_fails(path_in(root, "a"), "config.json:1: "); /* given by its own path */
     fake_text(path_in(root, "b"), "config.json", "[]");
     check_fails(root, "none of its 3 runs can be read; the first: ");
 }

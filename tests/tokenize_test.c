@@ -337,7 +337,7 @@ TEST(a_run_with_other_settings_does_not_resume)
     put_file(path_in(out, MS_MANIFEST_NAME), "{}", 2);
     expect_failure(&cfg, MUSEC_EFORMAT, "is no manifest");
     put_file(path_in(out, MS_MANIFEST_NAME), "{", 1);
-    expect_failure(&cfg, MUSEC_EFORMAT, "is not JSON");
+    expect_failure(&cfg, MUSEC_EFORMAT, "is no JSON");
     remove(path_in(out, MS_MANIFEST_NAME));
     expect_failure(&cfg, MUSEC_EINVAL, "no manifest.json");
 }

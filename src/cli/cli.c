@@ -11,6 +11,7 @@
 
 #include "core/file.h"
 #include "core/json_file.h"
+#include "core/memory_stream.h"
 #include "core/signals.h"
 #include "device/device.h"
 
@@ -71,15 +72,13 @@ FILE *ms_cli_summary(const char *out_path)
 
 musec_status ms_cli_options(ms_error *error, const ms_command *cmd, const void *args, json_t **out)
 {
-    char  *text  = NULL;
-    size_t bytes = 0;
-    FILE  *f     = open_memstream(&text, &bytes);
+    ms_memory_stream m;
+    char            *text;
 
     *out = NULL;
-    if (f != NULL) {
-        ms_options_json(cmd, args, f);
-        if (fclose(f) == 0) *out = json_loadb(text, bytes, 0, NULL);
-    }
+    if (ms_memory_open(&m) != NULL) ms_options_json(cmd, args, m.to);
+    text = ms_memory_close(&m);
+    if (text != NULL) (void)ms_json_parse(text, m.bytes, MS_JSON_ANY_NAMES, NULL, out);
     free(text);
     if (*out == NULL) return ms_fail(error, MUSEC_ENOMEM, "not enough memory for the options");
     return MUSEC_OK;

@@ -1,5 +1,4 @@
 /* cmd_bench.c - musec bench: times what the library is made of. */
-#define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +6,7 @@
 #include "bench.h"
 #include "cli/cli.h"
 #include "core/log.h"
+#include "core/memory_stream.h"
 #include "core/names.h"
 
 struct args {
@@ -104,13 +104,13 @@ static int check_usage(const ms_command *cmd, const struct args *a, const struct
 /* With a filter, output is held back until a row has matched. */
 static int run(const ms_command *cmd, const struct bench *b, ms_bench_options opt, ms_log *log)
 {
-    ms_error     error   = { "" };
-    char        *text    = NULL;
-    size_t       bytes   = 0;
-    int64_t      matched = 0;
-    FILE        *out     = opt.filter != NULL ? open_memstream(&text, &bytes) : stdout;
-    musec_status st      = MUSEC_OK;
-    int          code    = EXIT_OK;
+    ms_error         error   = { "" };
+    int64_t          matched = 0;
+    musec_status     st      = MUSEC_OK;
+    int              code    = EXIT_OK;
+    char            *text    = NULL;
+    ms_memory_stream m;
+    FILE            *out = opt.filter != NULL ? ms_memory_open(&m) : stdout;
 
     opt.matched = &matched;
     if (out == NULL)
@@ -118,13 +118,16 @@ static int run(const ms_command *cmd, const struct bench *b, ms_bench_options op
     else
         st = b->run(&opt, log, out, &error);
     ms_log_end(log);
-    if (out != NULL && out != stdout && fclose(out) != 0 && st == MUSEC_OK)
-        st = ms_fail(&error, MUSEC_ENOMEM, "not enough memory for the result");
+    if (out != NULL && out != stdout) {
+        text = ms_memory_close(&m);
+        if (text == NULL && st == MUSEC_OK)
+            st = ms_fail(&error, MUSEC_ENOMEM, "not enough memory for the result");
+    }
     if (st == MUSEC_OK && matched == 0 && opt.filter != NULL) {
         code = ms_cli_usage(cmd, "--filter %s: %s has no row whose name holds that", opt.filter,
                             b->name);
     } else {
-        if (text != NULL) fwrite(text, 1, bytes, stdout);
+        if (text != NULL) fwrite(text, 1, m.bytes, stdout);
         if (st != MUSEC_OK) code = ms_cli_fail(cmd, &error);
     }
     free(text);

@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "cli/stack.h"
+#include "core/json_file.h"
 #include "core/real.h"
 #include "core/table.h"
 #include "linalg/linalg.h"
@@ -184,11 +185,12 @@ static json_t *matrix_json(const struct job *j, int64_t i)
     const double share  = isnan(j->args->threshold) ? NAN : j->before[i].share_above;
     json_t      *matrix = json_object(), *before = json_object(), *after = json_object();
 
-    ms_json_add(before, "norm2=%g effective_rank=%g share_above=%g", j->before[i].norm2,
+    ms_json_add(&before, "norm2=%g effective_rank=%g share_above=%g", j->before[i].norm2,
                 j->before[i].effective_rank, share);
-    ms_json_add(after, "norm2=%g effective_rank=%g", j->after[i].norm2, j->after[i].effective_rank);
+    ms_json_add(&after, "norm2=%g effective_rank=%g", j->after[i].norm2,
+                j->after[i].effective_rank);
     ms_json_add(
-        matrix,
+        &matrix,
         "index=%lld rows=%lld cols=%lld before=%p after=%p path=%s products=%lld u_low=%g alpha=%g",
         (long long)i, (long long)j->shape.rows, (long long)j->shape.cols, (void *)before,
         (void *)after, j->report[i].path, (long long)j->report[i].products, j->report[i].u_low,
@@ -205,8 +207,8 @@ static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
     root     = json_object();
     matrices = json_array();
     for (int64_t i = 0; i < j->shape.count; i++)
-        json_array_append_new(matrices, matrix_json(j, i));
-    ms_json_add(root, "in=%s out=%s op=%s threshold=%g dtype=%s device=%s options=%p matrices=%p",
+        ms_json_append(&matrices, matrix_json(j, i));
+    ms_json_add(&root, "in=%s out=%s op=%s threshold=%g dtype=%s device=%s options=%p matrices=%p",
                 j->in_path, j->out_path, j->args->op, j->args->threshold,
                 ms_dtype_name(j->out.dtype), musec_ctx_device(j->ctx), (void *)chosen,
                 (void *)matrices);

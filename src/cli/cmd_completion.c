@@ -23,15 +23,16 @@ const ms_command *completion_command(void)
 
 int cmd_completion(int argc, char **argv)
 {
-    const ms_command *cmd  = completion_command();
-    int               none = 0; /* it has no options */
-    const int         n    = ms_options_parse(cmd, &none, argc, argv);
+    const ms_command *cmd   = completion_command();
+    int               none  = 0; /* it has no options */
+    const int         n     = ms_options_parse(cmd, &none, argc, argv);
+    ms_error          error = { "" };
 
     if (n < 0) return ms_cli_parsed(n);
     for (size_t i = 0; i < COUNT(shells); i++)
         if (strcmp(argv[1], shells[i]->shell) == 0) {
-            ms_completion_write(shells[i]);
-            return EXIT_OK;
+            return ms_completion_write(&error, shells[i]) == MUSEC_OK ? EXIT_OK
+                                                                      : ms_cli_fail(cmd, &error);
         }
     return ms_cli_usage(cmd, "the shells are bash, zsh and fish, not \"%s\"%s", argv[1],
                         ms_name_hint_choices(argv[1], cmd->operands).text);

@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "core/clock.h"
+#include "core/json_file.h"
 #include "core/log.h"
 #include "core/process.h"
 #include "core/signals.h"
@@ -16,7 +17,7 @@ enum { LINE_EVERY_MS = 5000 };
 struct args {
     const char    *out, *sources, *vocab;
     ms_option_list mirrors;
-    int64_t        limit_tokens, shard_tokens, retries, delay, stall, threads;
+    int64_t        limit_tokens, shard_tokens, retries, delay, stall, max_file, threads;
     int            skip_bad, keep_raw, verify, list, quiet, json;
 };
 
@@ -37,6 +38,7 @@ static const ms_option options[] = {
       "failures in a row before the next address is tried [5]" },
     { "retry-delay", MS_OPT_I64, AT(delay), "MS",
       "milliseconds to wait after the first failure; doubles with each [1000]" },
+    { "max-file", MS_OPT_I64, AT(max_file), "BYTES", "refuse a file of more bytes [64 GiB]" },
     { "stall", MS_OPT_I64, AT(stall), "SECONDS",
       "give a connection up after this long without data [30]" },
     { "threads", MS_OPT_I64, AT(threads), "N", "number of encoding threads; 0: one per core [0]" },
@@ -102,10 +104,10 @@ static musec_status print_list_json(ms_error *e, const ms_catalog *c)
     for (size_t i = 0; i < c->n; i++) {
         const ms_catalog_set *set = &c->sets[i];
         json_t               *row = json_object();
-        ms_json_add(row, "name=%s kind=%s files=%lld about=%s licence=%s tried?=%d", set->name,
+        ms_json_add(&row, "name=%s kind=%s files=%lld about=%s licence=%s tried?=%d", set->name,
                     ms_catalog_kind_name(set->kind), (long long)count_files(set), set->about,
                     set->licence, set->tried);
-        json_array_append_new(list, row);
+        ms_json_append(&list, row);
     }
     return ms_json_finish(e, list, stdout);
 }
@@ -180,7 +182,7 @@ static musec_status print_result(ms_error *e, const struct args *a, const char *
         return MUSEC_OK;
     }
     root = json_object();
-    ms_json_add(root,
+    ms_json_add(&root,
                 "out=%s files=%lld had=%lld fetched_bytes=%lld shards=%lld tokens=%lld "
                 "val_tokens=%lld bad=%lld seconds=%g",
                 out, (long long)r->files, (long long)r->found, (long long)r->received,
@@ -217,6 +219,7 @@ static musec_status get(ms_error *e, const struct args *a, const ms_catalog *c, 
                             .retries      = a->retries,
                             .delay_ms     = a->delay,
                             .stall_s      = a->stall,
+                            .max_file     = a->max_file,
                             .threads      = (int)a->threads,
                             .stop         = ms_stop_flag(),
                             .on_fetch     = on_fetch,
@@ -248,6 +251,7 @@ static musec_status check_ranges(ms_error *e, const struct args *a)
         { "retries", a->retries, 0, 1000 },
         { "retry-delay", a->delay, 0, 60000 },
         { "stall", a->stall, 1, 3600 },
+        { "max-file", a->max_file, 1, INT64_MAX / 2 },
         { "threads", a->threads, 0, 512 },
     };
     for (size_t i = 0; i < COUNT(ranges); i++)
@@ -264,7 +268,8 @@ int cmd_data_get(int argc, char **argv)
     struct args       a       = { .shard_tokens = MS_GET_SHARD_TOKENS,
                                   .retries      = MS_FETCH_RETRIES,
                                   .delay        = MS_FETCH_DELAY_MS,
-                                  .stall        = MS_FETCH_STALL_S };
+                                  .stall        = MS_FETCH_STALL_S,
+                                  .max_file     = MS_FETCH_MAX_BYTES };
     const int         n       = ms_options_parse(cmd, &a, argc, argv);
     ms_catalog        catalog = { 0 };
     ms_error          error   = { "" };

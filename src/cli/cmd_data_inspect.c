@@ -2,11 +2,12 @@
  *
  * A document is a start token and what follows up to the next one.  Its length does not count the
  * start token.  Tokens before the first start belong to a document of the shard before. */
-#define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "core/json_file.h"
+#include "core/memory_stream.h"
 #include "core/table.h"
 #include "core/text.h"
 #include "data/bpe.h"
@@ -140,15 +141,17 @@ static void put_safely(const char *text, size_t bytes, FILE *to)
     }
 }
 
-/* The text of some tokens, which the caller frees; NULL: no memory, or no vocabulary. */
-static char *decode(const shard *s, const ms_bpe *bpe, const uint16_t *ids, int64_t n)
+/* The text of some tokens, which the caller frees; NULL without a vocabulary. */
+static musec_status decode(ms_error *e, const shard *s, const ms_bpe *bpe, const uint16_t *ids,
+                           int64_t n, char **out)
 {
-    char  *raw = NULL, *safe = NULL;
-    size_t raw_bytes = 0, safe_bytes = 0;
-    FILE  *f;
+    ms_memory_stream whole, safe; /* whole first: a character may take several tokens */
+    char            *raw;
+    FILE            *f;
 
-    if (!s->bytes && bpe == NULL) return NULL;
-    f = open_memstream(&raw, &raw_bytes); /* whole first: a character may take several tokens */
+    *out = NULL;
+    if (!s->bytes && bpe == NULL) return MUSEC_OK;
+    f = ms_memory_open(&whole);
     for (int64_t i = 0; f != NULL && i < n; i++) {
         size_t      bytes = 1;
         const char  one   = (char)ids[i];
@@ -158,17 +161,16 @@ static char *decode(const shard *s, const ms_bpe *bpe, const uint16_t *ids, int6
         else
             fwrite(text, 1, bytes, f);
     }
-    if (f == NULL || fclose(f) != 0) goto done;
-    f = open_memstream(&safe, &safe_bytes);
-    if (f == NULL) goto done;
-    put_safely(raw, raw_bytes, f);
-    if (fclose(f) != 0) {
-        free(safe);
-        safe = NULL;
+    raw = ms_memory_close(&whole);
+    f   = ms_memory_open(&safe);
+    if (raw != NULL && f != NULL) put_safely(raw, whole.bytes, f);
+    *out = ms_memory_close(&safe);
+    if (raw == NULL) {
+        free(*out);
+        *out = NULL;
     }
-done:
     free(raw);
-    return safe;
+    return *out != NULL ? MUSEC_OK : ms_no_memory(e, "the sample");
 }
 
 typedef struct sampled { /* one document of the sample */
@@ -189,13 +191,15 @@ static bool next_document(const shard *s, int64_t from, int64_t budget, sampled 
     return true;
 }
 
-static void print_sample(const shard *s, const ms_bpe *bpe, int64_t budget)
+static musec_status print_sample(ms_error *e, const shard *s, const ms_bpe *bpe, int64_t budget)
 {
-    sampled d;
-    int64_t number = 0;
+    sampled      d;
+    int64_t      number = 0;
+    musec_status st     = MUSEC_OK;
 
     for (int64_t from = s->before; next_document(s, from, budget, &d); from = d.at + d.length) {
-        char *text = decode(s, bpe, s->tokens + d.at, d.shown);
+        char *text;
+        TRY(decode(e, s, bpe, s->tokens + d.at, d.shown, &text));
         printf("\ndocument %lld, %lld tokens%s\n", (long long)number++, (long long)d.length,
                d.shown < d.length ? ", cut here" : "");
         if (text != NULL) printf("%s\n", text);
@@ -204,20 +208,27 @@ static void print_sample(const shard *s, const ms_bpe *bpe, int64_t budget)
         free(text);
         budget -= d.shown + 1;
     }
+done:
+    return st;
 }
 
+/* NULL without memory. */
 static json_t *sample_json(const shard *s, const ms_bpe *bpe, int64_t budget)
 {
     json_t *list = json_array();
     sampled d;
 
     for (int64_t from = s->before; next_document(s, from, budget, &d); from = d.at + d.length) {
-        char   *text = decode(s, bpe, s->tokens + d.at, d.shown);
         json_t *one = json_object(), *ids = json_array();
+        char   *text;
+        if (decode(NULL, s, bpe, s->tokens + d.at, d.shown, &text) != MUSEC_OK) {
+            json_decref(ids);
+            ids = NULL;
+        }
         for (int64_t i = 0; i < d.shown; i++)
-            json_array_append_new(ids, json_integer(s->tokens[d.at + i]));
-        ms_json_add(one, "tokens=%lld ids=%p text=%s", (long long)d.length, (void *)ids, text);
-        json_array_append_new(list, one);
+            ms_json_append(&ids, json_integer(s->tokens[d.at + i]));
+        ms_json_add(&one, "tokens=%lld ids=%p text=%s", (long long)d.length, (void *)ids, text);
+        ms_json_append(&list, one);
         free(text);
         budget -= d.shown + 1;
     }
@@ -278,7 +289,7 @@ static musec_status print_text(ms_error *e, const struct args *a, const shard *s
 #undef ROW
     st = ms_table_finish(e, &table, stdout);
     if (st == MUSEC_OK) st = print_histogram(e, s);
-    if (st == MUSEC_OK) print_sample(s, bpe, a->sample);
+    if (st == MUSEC_OK) st = print_sample(e, s, bpe, a->sample);
     return st;
 }
 
@@ -289,12 +300,12 @@ static musec_status print_json(ms_error *e, const struct args *a, const shard *s
     for (int k = -1; k < BINS; k++) {
         const int64_t n = k < 0 ? s->empty : s->bin[k];
         if (n > 0)
-            json_array_append_new(bins, json_pack("{sI, sI, sI}", "from",
-                                                  k < 0 ? (json_int_t)0 : (json_int_t)1 << k, "to",
-                                                  k < 0 ? (json_int_t)0 : ((json_int_t)2 << k) - 1,
-                                                  "documents", (json_int_t)n));
+            ms_json_append(&bins, json_pack("{sI, sI, sI}", "from",
+                                            k < 0 ? (json_int_t)0 : (json_int_t)1 << k, "to",
+                                            k < 0 ? (json_int_t)0 : ((json_int_t)2 << k) - 1,
+                                            "documents", (json_int_t)n));
     }
-    ms_json_add(root,
+    ms_json_add(&root,
                 "file=%s tokens=%lld tokenizer=%s start_id=%lld vocabulary=%lld largest_id=%lld "
                 "beyond=%lld documents=%lld before=%lld shortest=%lld mean=%g longest=%lld "
                 "lengths=%p sample=%p",

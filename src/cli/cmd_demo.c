@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "core/json_file.h"
 #include "core/table.h"
 #include "experiment/pool.h"
 #include "experiment/sweep.h"
@@ -71,12 +72,11 @@ static json_t *describe(const struct args *a)
     for (size_t k = 0; k < COUNT(rows); k++) {
         grid = json_pack("{s:s}", "optimizer", rows[k].optimizer);
         lr   = json_array();
-        if (rows[k].field != NULL)
-            json_object_set_new(grid, rows[k].field, json_string(rows[k].value));
+        if (rows[k].field != NULL) ms_json_set(&grid, rows[k].field, json_string(rows[k].value));
         for (int i = 0; i < RATES; i++)
-            json_array_append_new(lr, json_real(rates[i]));
-        json_object_set_new(grid, "lr", lr);
-        json_array_append_new(grids, grid);
+            ms_json_append(&lr, json_real(rates[i]));
+        ms_json_set(&grid, "lr", lr);
+        ms_json_append(&grids, grid);
     }
     return json_pack("{s:s, s:{s:s, s:I, s:s, s:I}, s:o}", "preset", "pico", "set", "qk_norm", "no",
                      "steps", (json_int_t)a->steps, "seed", seed, "report_every",
@@ -228,11 +228,12 @@ static musec_status print_json(ms_error *e, const demo_run *runs, size_t n)
     for (size_t i = 0; i < n; i++) {
         json_t *one = json_object();
         ms_json_add(
-            one, "optimizer=%s lr=%g dir=%s status=%s val_loss=%g w_norm=%g u_norm=%g max_logit=%g",
+            &one,
+            "optimizer=%s lr=%g dir=%s status=%s val_loss=%g w_norm=%g u_norm=%g max_logit=%g",
             rows[i / RATES].optimizer, rates[i % RATES], runs[i].dir,
             ms_sweep_state_name(runs[i].run->state), runs[i].run->val_loss, runs[i].w_norm,
             runs[i].u_norm, runs[i].max_logit);
-        json_array_append_new(all, one);
+        ms_json_append(&all, one);
     }
     return ms_json_finish(e, all, stdout);
 }

@@ -3,6 +3,7 @@
 
 #include "cli/cli.h"
 #include "core/file.h"
+#include "core/json_file.h"
 #include "train/export.h"
 
 #define NEWEST INT64_MIN
@@ -70,7 +71,7 @@ static musec_status print_result(ms_error *e, const struct args *a, const char *
         return MUSEC_OK;
     }
     root = json_object();
-    ms_json_add(root, "out=%s step=%lld parameters=%lld tensors=%lld dtype=%s tokenizer?=%d", out,
+    ms_json_add(&root, "out=%s step=%lld parameters=%lld tensors=%lld dtype=%s tokenizer?=%d", out,
                 (long long)r->step, (long long)r->parameters, (long long)r->tensors, a->dtype,
                 r->has_tokenizer);
     return ms_json_finish(e, root, stdout);

@@ -9,6 +9,7 @@
 #include "cli/stack.h"
 #include "cli/watch_server.h"
 #include "comm/comm.h"
+#include "core/json_file.h"
 #include "core/table.h"
 #include "core/thread.h"
 #include "data/http.h"
@@ -115,15 +116,15 @@ static int find_program(const char *program, char *path, size_t bytes)
 
 enum { DESCRIPTION = 1024 };
 
-/* Whether the device can be opened: if so, `what` may describe it, else `why` has the reason. */
-static int opens(const ms_device_kind *kind, char what[DESCRIPTION], ms_error *why)
+/* Tries to open the device: if it can be, `what` may describe it, else `why` has the reason. */
+static musec_status try_open(const ms_device_kind *kind, char what[DESCRIPTION], ms_error *why)
 {
-    musec_ctx *ctx = NULL;
-    const int  yes = ms_cli_open(why, kind->name, &ctx) == MUSEC_OK;
-    what[0]        = '\0';
-    if (yes && kind->describe != NULL) kind->describe(ctx, what, DESCRIPTION);
+    musec_ctx         *ctx = NULL;
+    const musec_status st  = ms_cli_open(why, kind->name, &ctx);
+    what[0]                = '\0';
+    if (st == MUSEC_OK && kind->describe != NULL) kind->describe(ctx, what, DESCRIPTION);
     musec_ctx_destroy(ctx);
-    return yes;
+    return st;
 }
 
 /* The description without the name of the device in front of it. */
@@ -274,7 +275,9 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
     ROW("built by", "%s", build_text);
     for (size_t i = 0; ms_device_kind_at(i) != NULL; i++) {
         const ms_device_kind *kind = ms_device_kind_at(i);
-        const int             yes  = opens(kind, what, &why);
+        const musec_status    st   = try_open(kind, what, &why);
+        const bool            yes  = st == MUSEC_OK;
+        if (st == MUSEC_ENOMEM) table.out_of_memory = true; /* it says nothing of the device */
         ROW("device", "%s: %s%s%s", kind->name, kind->description,
             !yes              ? " - absent here: "
             : what[0] != '\0' ? " - here: "
@@ -327,12 +330,13 @@ static json_t *devices_json(void)
     for (size_t i = 0; ms_device_kind_at(i) != NULL; i++) {
         const ms_device_kind *kind = ms_device_kind_at(i);
         ms_error              why  = { "" };
-        const int             yes  = opens(kind, what, &why);
-        json_t               *row  = json_object();
+        const musec_status    st   = try_open(kind, what, &why);
+        const bool            yes  = st == MUSEC_OK;
+        json_t               *row  = st == MUSEC_ENOMEM ? NULL : json_object();
 
-        ms_json_add(row, "name=%s words=%s opens?=%d here=%s error=%s", kind->name,
+        ms_json_add(&row, "name=%s words=%s opens?=%d here=%s error=%s", kind->name,
                     kind->description, yes, what[0] != '\0' ? what : NULL, yes ? NULL : why.text);
-        json_array_append_new(list, row);
+        ms_json_append(&list, row);
     }
     return list;
 }
@@ -346,9 +350,9 @@ static json_t *programs_json(void)
         const int found = find_program(programs[i].program, path, sizeof path);
         json_t   *row   = json_object();
 
-        ms_json_add(row, "name=%s package=%s purpose=%s path=%s", programs[i].program,
+        ms_json_add(&row, "name=%s package=%s purpose=%s path=%s", programs[i].program,
                     programs[i].package, programs[i].purpose, found ? path : NULL);
-        json_array_append_new(list, row);
+        ms_json_append(&list, row);
     }
     return list;
 }
@@ -359,12 +363,12 @@ static json_t *peak_json(const struct facts *facts)
 
     if (facts->peak == NULL) return json_null();
     peak = json_object();
-    ms_json_add(peak, "device=%s copy_gb_s=%g", facts->measured_on, facts->peak->copy_gb_s);
+    ms_json_add(&peak, "device=%s copy_gb_s=%g", facts->measured_on, facts->peak->copy_gb_s);
     for (musec_dtype t = MUSEC_F32; t <= MUSEC_F16; t = (musec_dtype)(t + 1)) {
         char name[32];
         snprintf(name, sizeof name, "gemm_%s_gflop_s", ms_dtype_name(t));
         if (facts->peak->gemm_gflop_s[t] > 0.0)
-            json_object_set_new(peak, name, ms_json_real(facts->peak->gemm_gflop_s[t]));
+            ms_json_set(&peak, name, ms_json_real(facts->peak->gemm_gflop_s[t]));
     }
     return peak;
 }
@@ -374,15 +378,14 @@ static musec_status print_json(ms_error *error, const struct facts *facts)
     json_t           *root = json_object(), *libraries = json_object();
     ms_unpack_library library;
 
-    ms_json_add(libraries, "blas=%s jansson=%s utf8proc=%s", facts->blas, jansson_version_str(),
+    ms_json_add(&libraries, "blas=%s jansson=%s utf8proc=%s", facts->blas, jansson_version_str(),
                 ms_utf8proc_version());
     for (size_t i = 0; ms_unpack_library_at(i, &library); i++)
-        json_object_set_new(libraries, library.name,
-                            library.version != NULL ? ms_json_string(library.version)
-                                                    : json_null());
-    ms_json_add(libraries, "libmicrohttpd=%s libcurl=%s mpi=%s", ms_watch_server_version(),
+        ms_json_set(&libraries, library.name,
+                    library.version != NULL ? ms_json_string(library.version) : json_null());
+    ms_json_add(&libraries, "libmicrohttpd=%s libcurl=%s mpi=%s", ms_watch_server_version(),
                 ms_http_version(), facts->has_mpi ? facts->mpi : NULL);
-    ms_json_add(root,
+    ms_json_add(&root,
                 "version=%s build=%s devices=%p threads=%lld libraries=%p programs=%p peak=%p",
                 musec_version(), build_text, (void *)devices_json(), (long long)facts->threads,
                 (void *)libraries, (void *)programs_json(), (void *)peak_json(facts));
@@ -401,7 +404,7 @@ static musec_status run(ms_error *error, const struct args *a)
     if (a->device != NULL)
         TRY(ms_cli_open(error, a->device, &ctx));
     else /* the rows of the devices have the reasons */
-        TRY(ms_cli_check(error, ctx, musec_ctx_create(&ctx, NULL)));
+        TRY(ms_cli_open(error, NULL, &ctx));
     if (!a->no_peak) {
         TRY(measure_peak(error, ctx, &best));
         facts.peak        = &best;

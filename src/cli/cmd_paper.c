@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "core/json_file.h"
 #include "experiment/paper.h"
 #include "report/png.h"
 
@@ -205,9 +206,9 @@ static musec_status make_item(ms_error *e, ms_paper *p, const char *name)
     }
     if (p->args->png != NULL) TRY(ms_png_ready(e)); /* before hours of work, not after */
     TRY(ms_paper_make_runs(e, p, &item));
-    ms_json_add(result, "item=%s scale=%s", found->name, p->ask.scale);
-    TRY(ms_paper_page(e, p, &item, result));
-    json_object_set_new(result, "runs", ms_sweep_json(&item.sweep, item.runs));
+    ms_json_add(&result, "item=%s scale=%s", found->name, p->ask.scale);
+    TRY(ms_paper_page(e, p, &item, &result));
+    ms_json_set(&result, "runs", ms_sweep_json(&item.sweep, item.runs));
     if (p->args->json) TRY(ms_json_print(e, result, stdout));
 done:
     json_decref(result);

@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "cli/stack.h"
+#include "core/json_file.h"
 #include "core/table.h"
 #include "optim/optim.h"
 
@@ -290,7 +291,7 @@ static musec_status explain(ms_error *error, const struct job *j)
     musec_optim_describe(j->optim, text, bytes);
     if (j->args->json) {
         json_t *root = json_object();
-        ms_json_add(root, "optimizer=%s description=%s", j->args->optimizer, text);
+        ms_json_add(&root, "optimizer=%s description=%s", j->args->optimizer, text);
         st = ms_json_finish(error, root, stdout);
     } else {
         fputs(text, stdout);
@@ -314,10 +315,12 @@ static musec_status step(ms_error *error, struct job *j, int64_t i, const char *
         TRY(ms_cli_check(
             error, j->ctx,
             musec_optim_get_state(j->optim, 0, 0, momentum, (char *)j->momenta.data + at, bytes)));
-    if (musec_optim_get_report(j->optim, 0, &j->reports[j->n_reports]) == MUSEC_OK &&
-        j->reports[j->n_reports].step > 0 &&
+    st = musec_optim_get_report(j->optim, 0, &j->reports[j->n_reports]);
+    if (st == MUSEC_ENOMEM) TRY(ms_no_memory(error, "the report of a step"));
+    if (st == MUSEC_OK && j->reports[j->n_reports].step > 0 &&
         (j->n_reports == 0 || j->reports[j->n_reports].step > j->reports[j->n_reports - 1].step))
         j->n_reports++;
+    st = MUSEC_OK;
 done:
     return st;
 }
@@ -404,7 +407,7 @@ static json_t *report_json(const struct job *j, const musec_optim_report *r)
     const int clip   = clips(j);
     json_t   *object = json_object();
 
-    ms_json_add(object,
+    ms_json_add(&object,
                 "step=%lld path=%s threshold=%g sigma1_over_d=%g share_above=%g update_norm2=%g "
                 "update_rms=%g update_erank=%g update_gain=%g weight_norm2=%g",
                 (long long)r->step, r->path, clip ? r->threshold : NAN,
@@ -422,8 +425,8 @@ static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
     root    = json_object();
     reports = json_array();
     for (int64_t i = 0; i < j->n_reports; i++)
-        json_array_append_new(reports, report_json(j, &j->reports[i]));
-    ms_json_add(root,
+        ms_json_append(&reports, report_json(j, &j->reports[i]));
+    ms_json_add(&root,
                 "optimizer=%s rows=%lld cols=%lld dtype=%s device=%s steps=%lld skipped=%lld "
                 "norm2=%g fro=%g reports=%p options=%p",
                 j->args->optimizer, (long long)j->shape.rows, (long long)j->shape.cols,

@@ -1,11 +1,14 @@
 /* cmd_report.c - musec report: run directories in, one self-contained page out. */
-#define _POSIX_C_SOURCE 200809L /* strdup, strtok_r, open_memstream */
+#define _POSIX_C_SOURCE 200809L /* strdup, strtok_r */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "core/file.h"
+#include "core/json_file.h"
+#include "core/memory_stream.h"
+#include "core/text.h"
 #include "report/flat.h"
 #include "report/png.h"
 #include "report/sections.h"
@@ -107,9 +110,9 @@ static void put_one_run(const ms_compare *c, const ms_run *run, FILE *to)
 /* "12 runs of 2 methods, 1 diverged. Problems: pico, fineweb; pico, c4." */
 static char *lead_of(const ms_compare *c)
 {
-    char  *text  = NULL;
-    size_t bytes = 0, diverged = 0, stalled = 0, unfinished = 0;
-    FILE  *to = open_memstream(&text, &bytes);
+    ms_memory_stream m;
+    FILE            *to       = ms_memory_open(&m);
+    size_t           diverged = 0, stalled = 0, unfinished = 0;
 
     if (to == NULL) return NULL;
     for (size_t i = 0; i < c->set->n; i++) {
@@ -129,9 +132,7 @@ static char *lead_of(const ms_compare *c)
             fprintf(to, "%s%s", i == 0 ? ". Problems: " : "; ", c->problems[i].label);
         fputc('.', to);
     }
-    if (fclose(to) == 0) return text;
-    free(text);
-    return NULL;
+    return ms_memory_close(&m);
 }
 
 static musec_status make_page(ms_error *e, const struct args *a, const names *only,
@@ -155,10 +156,10 @@ static musec_status print_json(ms_error *e, const struct args *a, const ms_compa
     json_t *sections = json_array(), *notes = json_array(), *all = json_object();
 
     for (size_t i = 0; i < page->n; i++)
-        json_array_append_new(sections, ms_json_string(page->sections[i].id));
+        ms_json_append(&sections, ms_json_string(page->sections[i].id));
     for (size_t i = 0; i < c->set->n_notes; i++)
-        json_array_append_new(notes, ms_json_string(c->set->notes[i]));
-    ms_json_add(all, "out=%s runs=%lld sections=%p notes=%p", a->out, (long long)c->set->n,
+        ms_json_append(&notes, ms_json_string(c->set->notes[i]));
+    ms_json_add(&all, "out=%s runs=%lld sections=%p notes=%p", a->out, (long long)c->set->n,
                 (void *)sections, (void *)notes);
     return ms_json_finish(e, all, to);
 }
@@ -195,7 +196,7 @@ static musec_status report(ms_error *e, const struct args *a, const names *only,
     TRY(ms_page_write(e, &page, &files));
     if (a->csv != NULL) TRY(ms_flat_write(e, set, a->csv, a->omit_times == 0));
     for (size_t i = 0; i < set->n_notes; i++)
-        fprintf(stderr, "musec report: note: %s\n", set->notes[i]);
+        fprintf(stderr, "musec report: note: %s\n", ms_text_printable(set->notes[i]));
     if (a->json)
         TRY(print_json(e, a, &c, &page, to));
     else

@@ -1,9 +1,10 @@
 /* cmd_sample.c - musec sample: samples text from a checkpoint. */
-#define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "core/json_file.h"
+#include "core/memory_stream.h"
 #include "data/bpe.h"
 #include "data/bytes.h"
 #include "train/sampler.h"
@@ -98,11 +99,12 @@ done:
 
 typedef struct sampling { /* where the output goes: for --json all is collected first */
     FILE   *to;
-    json_t *prompt_ids, *ids, *logprobs; /* NULL: not wanted */
+    bool    json;
+    json_t *prompt_ids, *ids, *logprobs; /* with json */
 } sampling;
 
 static musec_status append_prompt(ms_error *e, ms_sampler *s, const tokenizer *t,
-                                  const char *prompt, const sampling *out)
+                                  const char *prompt, sampling *out)
 {
     const size_t bytes = strlen(prompt);
     size_t       n     = bytes;
@@ -116,9 +118,9 @@ static musec_status append_prompt(ms_error *e, ms_sampler *s, const tokenizer *t
     for (size_t i = 0; i < n; i++)
         ids[i] = t->bpe != NULL ? words[i] : (unsigned char)prompt[i];
     TRY(ms_sampler_append(e, s, ids, (int64_t)n));
-    for (size_t i = 0; out->prompt_ids != NULL && i < n; i++)
-        json_array_append_new(out->prompt_ids, json_integer(ids[i]));
-    if (out->prompt_ids == NULL) fputs(prompt, out->to);
+    for (size_t i = 0; out->json && i < n; i++)
+        ms_json_append(&out->prompt_ids, json_integer(ids[i]));
+    if (!out->json) fputs(prompt, out->to);
 done:
     free(words);
     free(ids);
@@ -142,7 +144,7 @@ static void print_id(const tokenizer *t, int32_t id, FILE *to)
 }
 
 static musec_status sample(ms_error *e, const struct args *a, ms_sampler *s, const tokenizer *t,
-                           const sampling *out)
+                           sampling *out)
 {
     const ms_sampling how = { a->temperature, a->top_k, a->seed };
     ms_sampled        next;
@@ -152,14 +154,14 @@ static musec_status sample(ms_error *e, const struct args *a, ms_sampler *s, con
     for (int64_t i = 0; i < a->tokens; i++) {
         TRY(ms_sampler_next(e, s, &how, &next));
         print_id(t, next.id, out->to);
-        if (out->ids == NULL) {
+        if (!out->json) {
             fflush(out->to);
             continue;
         }
-        json_array_append_new(out->ids, json_integer(next.id));
-        json_array_append_new(out->logprobs, ms_json_real(next.logprob));
+        ms_json_append(&out->ids, json_integer(next.id));
+        ms_json_append(&out->logprobs, ms_json_real(next.logprob));
     }
-    if (out->ids == NULL) fputc('\n', out->to);
+    if (!out->json) fputc('\n', out->to);
 done:
     return st;
 }
@@ -178,33 +180,32 @@ static json_t *seed_of(uint64_t seed)
 static musec_status sample_json(ms_error *e, const struct args *a, ms_sampler *s,
                                 const tokenizer *t)
 {
-    char        *text  = NULL;
-    size_t       bytes = 0;
-    json_t      *root = json_object(), *settings = json_object();
-    sampling     out  = { .to         = open_memstream(&text, &bytes),
-                          .prompt_ids = json_array(),
-                          .ids        = json_array(),
-                          .logprobs   = json_array() };
-    int64_t      step = 0;
-    const char  *dir  = ms_sampler_checkpoint(s, &step);
-    musec_status st;
+    ms_memory_stream m;
+    char            *text = NULL;
+    json_t          *root = json_object(), *settings = json_object();
+    sampling         out  = { .to         = ms_memory_open(&m),
+                              .json       = true,
+                              .prompt_ids = json_array(),
+                              .ids        = json_array(),
+                              .logprobs   = json_array() };
+    int64_t          step = 0;
+    const char      *dir  = ms_sampler_checkpoint(s, &step);
+    musec_status     st   = out.to == NULL ? ms_no_memory(e, "the text") : sample(e, a, s, t, &out);
 
-    ms_json_add(settings, "tokens=%lld temperature=%g top_k=%lld device=%s", (long long)a->tokens,
+    text = ms_memory_close(&m);
+    if (text == NULL && st == MUSEC_OK) st = ms_no_memory(e, "the text");
+    ms_json_add(&settings, "tokens=%lld temperature=%g top_k=%lld device=%s", (long long)a->tokens,
                 a->temperature, (long long)a->top_k, ms_sampler_device(s));
-    ms_json_add(root,
+    ms_json_add(&root,
                 "checkpoint=%s step=%lld tokenizer=%s seed=%p settings=%p prompt=%s prompt_ids=%p "
                 "text=%p ids=%p logprobs=%p",
                 dir, (long long)step, t->bytes ? "byte" : "gpt2", (void *)seed_of(a->seed),
                 (void *)settings, a->prompt != NULL ? a->prompt : "", (void *)out.prompt_ids,
-                (void *)json_null(), (void *)out.ids, (void *)out.logprobs);
-    st = out.to == NULL ? ms_fail(e, MUSEC_ENOMEM, "not enough memory for the text")
-                        : sample(e, a, s, t, &out);
-    if (out.to != NULL && fclose(out.to) != 0 && st == MUSEC_OK)
-        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for the text");
-    if (st != MUSEC_OK) goto done;
-    if (t->bytes || t->bpe != NULL) json_object_set_new(root, "text", ms_json_bytes(text, bytes));
-    TRY(ms_json_print(e, root, stdout));
-done:
+                (void *)(st == MUSEC_OK && (t->bytes || t->bpe != NULL)
+                             ? ms_json_bytes(text, m.bytes)
+                             : json_null()),
+                (void *)out.ids, (void *)out.logprobs);
+    if (st == MUSEC_OK) st = ms_json_print(e, root, stdout);
     free(text);
     json_decref(root);
     return st;

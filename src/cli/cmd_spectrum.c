@@ -11,6 +11,7 @@
 
 #include "cli/cli.h"
 #include "cli/stack.h"
+#include "core/json_file.h"
 #include "core/log.h"
 #include "core/safetensors.h"
 #include "core/table.h"
@@ -198,8 +199,8 @@ static musec_status take_tensor(ms_error *error, struct job *j, ms_safetensors *
     j->n_skipped[why]++;
     if (why != SKIP_NOT) {
         json_t *row = json_object();
-        ms_json_add(row, "name=%s dtype=%s why=%s", t->name, t->dtype, skip_reasons[why]);
-        json_array_append_new(j->skipped, row);
+        ms_json_add(&row, "name=%s dtype=%s why=%s", t->name, t->dtype, skip_reasons[why]);
+        ms_json_append(&j->skipped, row);
         return st;
     }
     ms_log_progress(&j->log, "%zu/%zu %s", index + 1, file->n_tensors, t->name);
@@ -310,15 +311,16 @@ static json_t *entry_json(const struct job *j, const struct entry *entry)
     const double share  = isnan(j->args->threshold) ? NAN : entry->stats.share_above;
     json_t      *object = json_object(), *values = json_array();
 
-    ms_json_add(object, "name=%s rows=%lld cols=%lld dtype=%s norm2=%g", entry->name,
+    ms_json_add(&object, "name=%s rows=%lld cols=%lld dtype=%s norm2=%g", entry->name,
                 (long long)entry->rows, (long long)entry->cols, ms_dtype_name(entry->dtype),
                 entry->stats.norm2);
     if (j->args->estimate == NOT_GIVEN) {
-        ms_json_add(object, "fro=%g nuclear=%g effective_rank=%g share_above=%g", entry->stats.fro,
+        ms_json_add(&object, "fro=%g nuclear=%g effective_rank=%g share_above=%g", entry->stats.fro,
                     entry->stats.nuclear, entry->stats.effective_rank, share);
         for (int64_t k = 0; k < shown_values(j, entry); k++)
-            json_array_append_new(values, ms_json_real(entry->values[k]));
-        json_object_set(object, "values", values);
+            ms_json_append(&values, ms_json_real(entry->values[k]));
+        ms_json_set(&object, "values", values);
+        values = NULL;
     }
     json_decref(values);
     return object;
@@ -330,11 +332,11 @@ static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
     json_t       *matrices = json_array(), *root = json_object();
 
     for (size_t i = 0; i < j->n_entries; i++)
-        json_array_append_new(matrices, entry_json(j, &j->entries[i]));
-    ms_json_add(root, "file=%s device=%s threshold=%g estimate=%p matrices=%p", j->path,
+        ms_json_append(&matrices, entry_json(j, &j->entries[i]));
+    ms_json_add(&root, "file=%s device=%s threshold=%g estimate=%p matrices=%p", j->path,
                 musec_ctx_device(j->ctx), j->args->threshold,
                 (void *)(steps == NOT_GIVEN ? json_null() : json_integer(steps)), (void *)matrices);
-    json_object_set(root, "skipped", j->skipped);
+    ms_json_set(&root, "skipped", json_incref(j->skipped));
     return ms_json_finish(error, root, to);
 }
 

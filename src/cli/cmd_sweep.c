@@ -85,12 +85,13 @@ const ms_command *sweep_command(void)
 
 /* ---- flags to JSON --------------------------------------------------------------------------- */
 
-/* "a,b" -> ["a", "b"]; NULL: a value is missing or no text that JSON can hold. */
-static json_t *list_of(const char *text)
+/* "a,b" -> ["a", "b"]; MUSEC_EINVAL: a value is missing or no text that JSON can hold. */
+static musec_status list_of(ms_error *e, const char *text, json_t **out)
 {
     const char *between = strchr(text, ';') != NULL ? ";" : strchr(text, '=') != NULL ? "" : ",";
     json_t     *list    = json_array();
 
+    *out = NULL;
     for (;; text++) {
         const size_t bytes = strcspn(text, between);
         size_t       first = 0, end = bytes;
@@ -98,40 +99,47 @@ static json_t *list_of(const char *text)
             first++;
         while (end > first && isspace((unsigned char)text[end - 1]))
             end--;
-        if (first == end || json_array_append_new(list, json_stringn(text + first, end - first))) {
+        if (first == end || !ms_text_is_utf8(text)) {
             json_decref(list);
-            return NULL;
+            return ms_fail(e, MUSEC_EINVAL, "a value is missing, or not in UTF-8");
         }
+        ms_json_append(&list, json_stringn(text + first, end - first));
         text += bytes;
-        if (*text == '\0') return list;
+        if (*text == '\0') break;
     }
+    *out = list;
+    return list != NULL ? MUSEC_OK : ms_no_memory(e, "the grid");
 }
 
-/* Sets the values of a field in every grid, and releases them; false for NULL. */
-static bool put_list(json_t *description, const char *field, json_t *values)
+/* Sets the values of a field in every grid, and releases them. */
+static musec_status put_list(ms_error *e, json_t *description, const char *field, json_t *values)
 {
-    json_t *grid;
-    size_t  i;
+    json_t      *grid;
+    size_t       i;
+    musec_status st = MUSEC_OK;
 
-    if (values == NULL) return false;
     ms_grid_remove_field(description, field);
     json_array_foreach(json_object_get(description, "grids"), i, grid)
     {
-        (void)json_object_set(grid, field, values);
+        if (json_is_object(grid)) TRY(ms_json_put(e, grid, field, json_incref(values)));
     }
+done:
     json_decref(values);
-    return true;
+    return st;
 }
 
-static json_t *list_of_items(const ms_option_list *items)
+static musec_status list_of_items(ms_error *e, const ms_option_list *items, json_t **out)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; i < items->n; i++)
-        if (json_array_append_new(list, json_string(items->item[i])) != 0) {
-            json_decref(list);
-            return NULL;
+    *out = json_array();
+    for (size_t i = 0; i < items->n; i++) {
+        if (!ms_text_is_utf8(items->item[i])) {
+            json_decref(*out);
+            *out = NULL;
+            return ms_fail(e, MUSEC_EINVAL, "a name is not in UTF-8");
         }
-    return list;
+        ms_json_append(out, json_string(items->item[i]));
+    }
+    return *out != NULL ? MUSEC_OK : ms_no_memory(e, "the grid");
 }
 
 /* The flags that are lists of a field's values. */
@@ -213,45 +221,68 @@ static int check_values(const ms_command *cmd, const struct list_flag *flag, con
 static int add_list(const ms_command *cmd, const struct list_flag *flag, const char *text,
                     json_t *description)
 {
-    json_t *values = list_of(text);
+    ms_error     error = { "" };
+    json_t      *values;
+    musec_status st = list_of(&error, text, &values);
 
-    if (values == NULL)
+    if (st == MUSEC_EINVAL)
         return ms_cli_usage(cmd, "--%s wants values with ',' or ';' between, not '%s'", flag->name,
                             text);
-    if (check_values(cmd, flag, values) != EXIT_OK) {
+    if (st == MUSEC_OK && check_values(cmd, flag, values) != EXIT_OK) {
         json_decref(values);
         return EXIT_USAGE;
     }
-    (void)put_list(description, flag->field, values);
-    return EXIT_OK;
+    if (st == MUSEC_OK) st = put_list(&error, description, flag->field, values);
+    return st == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);
 }
 
-/* EXIT_OK, or EXIT_USAGE after a message. */
-static int add_flags(const ms_command *cmd, const struct args *a, json_t *description)
+/* Adds the values of --grid, --set and --data; MUSEC_EINVAL: one of them cannot be read. */
+static musec_status add_items(ms_error *e, const struct args *a, json_t *description)
 {
-    char        field[MS_OPTION_NAME];
-    const char *text;
+    char         field[MS_OPTION_NAME];
+    const char  *text;
+    json_t      *values;
+    musec_status st = MUSEC_OK;
 
-    if (check_once(cmd, a) != EXIT_OK) return EXIT_USAGE;
-    for (size_t i = 0; i < COUNT(list_flags); i++) {
-        text = list_text(a, &list_flags[i]);
-        if (text != NULL && add_list(cmd, &list_flags[i], text, description) != EXIT_OK)
-            return EXIT_USAGE;
-    }
     for (size_t i = 0; i < a->grid.n; i++) {
         text = ms_option_pair(a->grid.item[i], field);
-        if (text == NULL || !put_list(description, field, list_of(text)))
-            return ms_cli_usage(cmd, "--grid wants FIELD=VALUE,VALUE,..., not '%s'",
-                                a->grid.item[i]);
+        st   = text == NULL ? MUSEC_EINVAL : list_of(e, text, &values);
+        if (st == MUSEC_OK) st = put_list(e, description, field, values);
+        if (st == MUSEC_EINVAL)
+            ms_error_set(e, "--grid wants FIELD=VALUE,VALUE,..., not '%s'", a->grid.item[i]);
+        if (st != MUSEC_OK) goto done;
     }
     for (size_t i = 0; i < a->set.n; i++) {
         text = ms_option_pair(a->set.item[i], field);
-        if (text == NULL || !ms_grid_set(description, field, text))
-            return ms_cli_usage(cmd, "--set wants FIELD=VALUE, not '%s'", a->set.item[i]);
+        st   = text == NULL ? MUSEC_EINVAL : ms_grid_set(e, description, field, text);
+        if (st == MUSEC_EINVAL)
+            ms_error_set(e, "--set wants FIELD=VALUE, not '%s'", a->set.item[i]);
+        if (st != MUSEC_OK) goto done;
     }
-    if (a->data.n > 0 && !put_list(description, "data", list_of_items(&a->data)))
-        return ms_cli_usage(cmd, "--data wants names in UTF-8, to go into config.json");
-    return EXIT_OK;
+    if (a->data.n == 0) goto done;
+    st = list_of_items(e, &a->data, &values);
+    if (st == MUSEC_OK) st = put_list(e, description, "data", values);
+    if (st == MUSEC_EINVAL) ms_error_set(e, "--data wants names in UTF-8, to go into config.json");
+done:
+    return st;
+}
+
+/* EXIT_OK, or another exit status after a message. */
+static int add_flags(const ms_command *cmd, const struct args *a, json_t *description)
+{
+    ms_error     error = { "" };
+    const char  *text;
+    musec_status st;
+    int          code = check_once(cmd, a);
+
+    for (size_t i = 0; code == EXIT_OK && i < COUNT(list_flags); i++) {
+        text = list_text(a, &list_flags[i]);
+        if (text != NULL) code = add_list(cmd, &list_flags[i], text, description);
+    }
+    if (code != EXIT_OK) return code;
+    st = add_items(&error, a, description);
+    if (st == MUSEC_EINVAL) return ms_cli_usage(cmd, "%s", error.text);
+    return st == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);
 }
 
 static bool has_flags(const struct args *a)
@@ -340,6 +371,7 @@ int cmd_sweep(int argc, char **argv)
         st = ms_json_read(&error, file, &description);
     else
         description = json_pack("{s:[{}]}", "grids");
+    if (st == MUSEC_OK && description == NULL) st = ms_no_memory(&error, "the grid");
     if (st != MUSEC_OK) return ms_cli_fail(cmd, &error);
     code = add_flags(cmd, &a, description);
     if (code == EXIT_OK) {

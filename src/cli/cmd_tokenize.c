@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "core/clock.h"
+#include "core/json_file.h"
 #include "core/log.h"
 #include "core/names.h"
 #include "core/process.h"
@@ -170,7 +171,7 @@ static musec_status print_result(ms_error *e, const struct args *a, const ms_tok
         return MUSEC_OK;
     }
     root = json_object();
-    ms_json_add(root,
+    ms_json_add(&root,
                 "out=%s complete?=%d shards=%lld kept=%lld tokens=%lld documents=%lld "
                 "text_bytes=%lld bad=%lld seconds=%g",
                 a->out, p->complete, (long long)p->shards, (long long)p->kept, (long long)p->tokens,

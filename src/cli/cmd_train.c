@@ -14,6 +14,7 @@
 #include "cli/train_start.h"
 #include "comm/comm.h"
 #include "core/clock.h"
+#include "core/json_file.h"
 #include "core/process.h"
 #include "core/signals.h"
 #include "experiment/estimate.h"
@@ -424,11 +425,11 @@ static musec_status print_summary(ms_error *e, const struct args *a, const char 
         return MUSEC_OK;
     }
     root = json_object();
-    ms_json_add(root, "out=%s status=%s reason=%s steps=%lld tokens=%lld", out, s->status,
+    ms_json_add(&root, "out=%s status=%s reason=%s steps=%lld tokens=%lld", out, s->status,
                 s->reason, (long long)s->steps, (long long)s->tokens);
-    if (s->note != NULL) json_object_set_new(root, "note", json_string(s->note));
-    if (s->skipped > 0) json_object_set_new(root, "skipped", json_integer(s->skipped));
-    ms_json_add(root,
+    if (s->note != NULL) ms_json_set(&root, "note", json_string(s->note));
+    if (s->skipped > 0) ms_json_set(&root, "skipped", json_integer(s->skipped));
+    ms_json_add(&root,
                 "last_loss=%g best_loss=%g last_val_loss=%g best_val_loss=%g unigram_loss=%g "
                 "time_s=%g start_s=%g",
                 s->last_loss, s->best_loss, s->last_val_loss, s->best_val_loss, s->unigram_loss,

@@ -3,7 +3,7 @@
  * Nothing is written to the runs.  On a terminal the table is redrawn in place; elsewhere one line
  * tells when a run ends.  It goes on until it is interrupted, since new runs may come; --once and
  * --json print what is there and end. */
-#define _POSIX_C_SOURCE 200809L /* nanosleep, open_memstream */
+#define _POSIX_C_SOURCE 200809L /* nanosleep */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,9 @@
 #include "cli/cli.h"
 #include "cli/watch_server.h"
 #include "core/clock.h"
+#include "core/json_file.h"
 #include "core/log.h"
+#include "core/memory_stream.h"
 #include "core/signals.h"
 #include "core/table.h"
 #include "report/figure.h"
@@ -115,15 +117,16 @@ static musec_status print_table(ms_error *e, const ms_live *live, FILE *to)
 
 static musec_status show(ms_error *e, const ms_live *live, ms_log *log)
 {
-    char        *text  = NULL;
-    size_t       bytes = 0;
-    FILE        *to    = log->live ? open_memstream(&text, &bytes) : NULL;
-    musec_status st;
+    ms_memory_stream m;
+    char            *text;
+    musec_status     st;
 
     if (!log->live) return MUSEC_OK;
-    if (to == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the table");
-    st = print_table(e, live, to);
-    if (fclose(to) == 0 && st == MUSEC_OK) ms_log_block(log, text);
+    if (ms_memory_open(&m) == NULL) return ms_no_memory(e, "the table");
+    st   = print_table(e, live, m.to);
+    text = ms_memory_close(&m);
+    if (text == NULL && st == MUSEC_OK) st = ms_no_memory(e, "the table");
+    if (st == MUSEC_OK) ms_log_block(log, text);
     free(text);
     return st;
 }

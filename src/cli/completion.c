@@ -81,7 +81,8 @@ static void add_items(ms_completion *out)
     ms_error       ignored;
 
     add(out, "list");
-    if (ms_experiments_load(&ignored, &all) == MUSEC_OK)
+    out->out_of_memory = ms_experiments_load(&ignored, &all) == MUSEC_ENOMEM;
+    if (!out->out_of_memory)
         for (size_t i = 0; i < all.n; i++) {
             const json_t *aliases = json_object_get(all.at[i].file, "aliases");
             add(out, "%s", all.at[i].name);
@@ -96,7 +97,8 @@ static void add_data_sets(ms_completion *out)
     ms_catalog catalog = { 0 };
     ms_error   ignored;
 
-    if (ms_catalog_load(&ignored, NULL, &catalog) == MUSEC_OK)
+    out->out_of_memory = ms_catalog_load(&ignored, NULL, &catalog) == MUSEC_ENOMEM;
+    if (!out->out_of_memory)
         for (size_t i = 0; i < catalog.n; i++)
             add(out, "%s", catalog.sets[i].name);
     ms_catalog_free(&catalog);
@@ -226,11 +228,12 @@ static size_t find_parts(const ms_cli_command *c, const ms_completion *first,
     return n;
 }
 
-void ms_completion_write(const ms_completion_script *script)
+musec_status ms_completion_write(ms_error *e, const ms_completion_script *script)
 {
     static ms_completion_part parts[MS_COMPLETION_PARTS];
     const ms_cli_command     *c;
     ms_completion             next;
+    bool                      out_of_memory = false;
 
     script->begin();
     for (size_t i = 0; (c = ms_cli_command_at(i)) != NULL; i++) {
@@ -241,7 +244,12 @@ void ms_completion_write(const ms_completion_script *script)
             script->option(c, &cmd->options[k], &next);
         }
         complete_operand(c, &next);
-        script->operands(c, &next, parts, find_parts(c, &next, parts));
+        const size_t n = find_parts(c, &next, parts);
+        script->operands(c, &next, parts, n);
+        out_of_memory = out_of_memory || next.out_of_memory;
+        for (size_t k = 0; k < n; k++)
+            out_of_memory = out_of_memory || parts[k].next.out_of_memory;
     }
     script->end();
+    return out_of_memory ? ms_no_memory(e, "the words of the script") : MUSEC_OK;
 }

@@ -26,6 +26,7 @@ typedef enum ms_completion_kind {
 typedef struct ms_completion {
     ms_completion_kind kind;
     char               words[4096]; /* with blanks between */
+    bool               out_of_memory;
 } ms_completion;
 
 /* What follows an operand that is a given word, such as "get". */
@@ -49,7 +50,7 @@ typedef struct ms_completion_script {
 extern const ms_completion_script ms_completion_bash, ms_completion_zsh, ms_completion_fish;
 
 /* Writes the script of a shell to stdout. */
-void ms_completion_write(const ms_completion_script *script);
+musec_status ms_completion_write(ms_error *e, const ms_completion_script *script);
 
 /* Shell text that lists the devices; %s is the program as it was called. */
 #define MS_DEVICE_WORDS \

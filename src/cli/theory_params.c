@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "cli/cli.h"
+#include "core/json_file.h"
 #include "core/table.h"
 #include "theory/params.h"
 
@@ -116,7 +117,7 @@ static void print_complexity(double epsilon, const ms_theory_complexity *c, FILE
 static json_t *bound_json(const ms_theory_bound *b)
 {
     json_t *object = json_object();
-    ms_json_add(object, "noise=%g clip=%g start=%g steps=%g gap=%g total=%g", b->noise, b->clip,
+    ms_json_add(&object, "noise=%g clip=%g start=%g steps=%g gap=%g total=%g", b->noise, b->clip,
                 b->start, b->steps, b->gap, b->total);
     return object;
 }
@@ -127,9 +128,9 @@ static json_t *constraints_json(const ms_theory_params *p)
     for (int i = 0; i < MS_THEORY_N_CONSTRAINTS; i++) {
         const ms_theory_constraint *c      = &p->constraint[i];
         json_t                     *object = json_object();
-        ms_json_add(object, "name=%s formula=%s left=%g right=%g holds?=%d from_steps=%g", c->name,
+        ms_json_add(&object, "name=%s formula=%s left=%g right=%g holds?=%d from_steps=%g", c->name,
                     c->formula, c->left, c->right, c->holds, c->steps);
-        json_array_append_new(array, object);
+        ms_json_append(&array, object);
     }
     return array;
 }
@@ -137,7 +138,7 @@ static json_t *constraints_json(const ms_theory_params *p)
 static json_t *complexity_json(double epsilon, const ms_theory_complexity *c)
 {
     json_t *object = json_object();
-    ms_json_add(object, "epsilon=%g constant=%g steps_bound=%g steps=%g steps_whole=%p", epsilon,
+    ms_json_add(&object, "epsilon=%g constant=%g steps_bound=%g steps=%g steps_whole=%p", epsilon,
                 c->constant, c->steps_bound, c->steps,
                 (void *)(c->whole > 0 ? json_integer(c->whole) : json_null()));
     return object;
@@ -151,7 +152,7 @@ static musec_status print_json(ms_error *e, const struct args *a, const ms_theor
 
     if (st != MUSEC_OK) return st;
     root = json_object();
-    ms_json_add(root,
+    ms_json_add(&root,
                 "given=%p T=%lld K=%lld D=%g beta=%g eta=%g gamma=%g T_real=%g K_real=%g "
                 "constraints=%p all_hold?=%d least_steps=%lld bound=%p bound_real=%p complexity=%p",
                 (void *)given, (long long)p->T, (long long)p->K, p->D, p->beta, p->eta, p->gamma,

@@ -236,7 +236,7 @@ static json_t *problem_json(const one_run *r)
 {
     const ms_objective *p    = &r->problem;
     json_t             *json = json_object();
-    ms_json_add(json, "rows=%lld cols=%lld lipschitz=%g rho=%g radius=%g minimum=%g gap=%g",
+    ms_json_add(&json, "rows=%lld cols=%lld lipschitz=%g rho=%g radius=%g minimum=%g gap=%g",
                 (long long)p->rows, (long long)p->cols, p->lipschitz, p->rho, p->radius, p->minimum,
                 r->setup.params.gap);
     return json;
@@ -248,8 +248,8 @@ static json_t *run_json(const one_run *r)
     json_t                 *json = json_object(), *epochs = json_array();
 
     for (int64_t k = 0; !o->diverged && k < o->K; k++)
-        json_array_append_new(epochs, ms_json_real(o->hbar[k]));
-    ms_json_add(json,
+        ms_json_append(&epochs, ms_json_real(o->hbar[k]));
+    ms_json_add(&json,
                 "seed=%lld problem=%p chosen=%p steps=%lld diverged?=%d f_start=%g f_end=%g "
                 "f_returned=%g hbar_mean=%g hbar=%p picked=%lld spread=%g travel=%g hull_upper=%g "
                 "hull_lower=%g hull_samples=%lld bound=%g covered?=%d seconds=%g",
@@ -270,9 +270,9 @@ static musec_status make_json(ms_error *e, const job *j, json_t **out)
     if (st != MUSEC_OK) return st;
     runs = json_array();
     for (size_t i = 0; i < j->n; i++)
-        json_array_append_new(runs, run_json(&j->runs[i]));
+        ms_json_append(&runs, run_json(&j->runs[i]));
     *out = json_object();
-    ms_json_add(*out, "problem=%s given=%p runs=%p", j->problem, (void *)given, (void *)runs);
+    ms_json_add(out, "problem=%s given=%p runs=%p", j->problem, (void *)given, (void *)runs);
     return MUSEC_OK;
 }
 

@@ -15,8 +15,10 @@
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "core/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +87,8 @@ musec_status ms_file_open_read(ms_error *e, const char *path, FILE **out)
     *out = NULL;
     f    = fopen(path, "rb");
     if (f == NULL || fstat(fileno(f), &sb) != 0)
-        TRY(ms_fail(e, MUSEC_EIO, "%s: cannot open for reading (%s)", path, strerror(errno)));
+        TRY(ms_fail(e, errno == ENOMEM ? MUSEC_ENOMEM : MUSEC_EIO,
+                    "%s: cannot open for reading (%s)", path, strerror(errno)));
     if (S_ISDIR(sb.st_mode))
         TRY(ms_fail(e, MUSEC_EIO, "%s: cannot read (%s); give a file in it", path,
                     strerror(EISDIR)));
@@ -101,6 +104,15 @@ int64_t ms_file_bytes(FILE *f)
     struct stat sb;
     if (fstat(fileno(f), &sb) != 0 || !S_ISREG(sb.st_mode)) return -1;
     return (int64_t)sb.st_size;
+}
+
+musec_status ms_file_size(ms_error *e, FILE *f, const char *path, int64_t *bytes)
+{
+    struct stat sb;
+    if (fstat(fileno(f), &sb) != 0)
+        return ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", path, strerror(errno));
+    *bytes = S_ISREG(sb.st_mode) ? (int64_t)sb.st_size : -1;
+    return MUSEC_OK;
 }
 
 musec_status ms_file_read(ms_error *e, FILE *f, const char *path, void *buf, size_t bytes)
@@ -123,7 +135,7 @@ musec_status ms_file_text(ms_error *e, const char *path, int64_t max_bytes, char
     *text  = NULL;
     *bytes = 0;
     TRY(ms_file_open_read(e, path, &f));
-    n = ms_file_bytes(f);
+    TRY(ms_file_size(e, f, path, &n));
     if (n < 0 || n > max_bytes)
         TRY(ms_fail(e, MUSEC_EFORMAT, "%s: it must be a file of at most %lld bytes", path,
                     (long long)max_bytes));
@@ -318,20 +330,27 @@ musec_status ms_out_write(ms_error *e, ms_out_file *out, const void *buf, size_t
     return cannot_write(e, out);
 }
 
-/* Makes the renaming durable.  Some file systems cannot sync a directory, and some directories
- * cannot be opened: only a failure of the disk counts. */
+/* Some file systems cannot sync a directory, and some directories cannot be opened: what counts are
+ * failures of the disk and of this process. */
 static int sync_directory(const char *path)
 {
     char dir[MS_PATH_MAX];
-    int  fd, failed;
+    int  fd, failed, why;
 
     ms_path_directory(path, dir);
     fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return 0;
-    failed = fsync(fd) != 0 && errno == EIO;
+    if (fd < 0) return errno == EACCES || errno == EPERM ? 0 : -1;
+    failed = fsync(fd) != 0 && (errno == EIO || errno == ENOSPC || errno == EDQUOT);
+    why    = errno;
     close(fd);
-    if (failed) errno = EIO;
+    errno = why;
     return failed ? -1 : 0;
+}
+
+musec_status ms_entry_sync(ms_error *e, const char *path)
+{
+    if (sync_directory(path) == 0) return MUSEC_OK;
+    return ms_fail(e, MUSEC_EIO, "%s: cannot write (%s)", path, strerror(errno));
 }
 
 musec_status ms_out_commit(ms_error *e, ms_out_file *out)
@@ -359,23 +378,62 @@ void ms_out_abandon(ms_out_file *out)
     out->part[0] = '\0';
 }
 
+static musec_status make_one(ms_error *e, const char *path)
+{
+    if (mkdir(path, 0777) == 0) return ms_entry_sync(e, path);
+    if (errno == EEXIST) return MUSEC_OK;
+    return ms_fail(e, MUSEC_EIO, "%s: the directory cannot be created (%s)", path, strerror(errno));
+}
+
 musec_status ms_directory_make(ms_error *e, const char *path)
 {
-    char        part[MS_PATH_MAX];
-    struct stat info;
+    char         part[MS_PATH_MAX];
+    struct stat  info;
+    musec_status st;
 
     if (path[0] == '\0') return ms_fail(e, MUSEC_EINVAL, "a directory without a name");
     for (const char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         snprintf(part, sizeof part, "%.*s", (int)(slash - path), path);
-        if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return ms_fail(e, MUSEC_EIO, "%s: the directory cannot be created (%s)", part,
-                           strerror(errno));
+        if (slash[1] != '\0') TRY(make_one(e, part));
     }
-    if (mkdir(path, 0777) == 0) return MUSEC_OK;
-    if (errno != EEXIST)
-        return ms_fail(e, MUSEC_EIO, "%s: the directory cannot be created (%s)", path,
-                       strerror(errno));
+    TRY(make_one(e, path));
     if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
         return ms_fail(e, MUSEC_EIO, "%s: is no directory; take another name", path);
-    return MUSEC_OK;
+done:
+    return st;
+}
+
+/* Is it the name of a part whose process has ended?  Ours have all been committed or abandoned. */
+static bool is_stale_part(const char *name)
+{
+    const char *mark = NULL;
+    char       *end;
+    long        pid;
+
+    for (const char *at = name; (at = strstr(at, ".part.")) != NULL; at++)
+        mark = at;
+    if (mark == NULL || mark[6] < '1' || mark[6] > '9') return false;
+    pid = strtol(mark + 6, &end, 10);
+    if (*end == '.' && end[1 + strspn(end + 1, "0123456789")] == '\0') end = "";
+    if (*end != '\0') return false;
+    return pid == (long)getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
+}
+
+musec_status ms_parts_remove(ms_error *e, const char *dir)
+{
+    DIR           *d = opendir(dir);
+    struct dirent *entry;
+    char           path[MS_PATH_MAX];
+    musec_status   st = MUSEC_OK;
+
+    if (d == NULL) return ms_fail(e, MUSEC_EIO, "%s: cannot list it (%s)", dir, strerror(errno));
+    for (errno = 0; (entry = readdir(d)) != NULL; errno = 0) {
+        if (!is_stale_part(entry->d_name)) continue;
+        TRY(ms_path_join(e, dir, entry->d_name, path));
+        (void)unlink(path); /* what cannot be removed does no harm; a directory is none of ours */
+    }
+    if (errno != 0) st = ms_fail(e, MUSEC_EIO, "%s: cannot list it (%s)", dir, strerror(errno));
+done:
+    closedir(d);
+    return st;
 }

@@ -31,8 +31,12 @@ void        ms_path_directory(const char *path, char dir[MS_PATH_MAX]);
  * nothing. */
 bool ms_path_same(const char *a, const char *b);
 
-/* Makes the directory and those above it, where they do not exist yet. */
+/* Makes the directory and those above it, where they do not exist yet, durably. */
 musec_status ms_directory_make(ms_error *e, const char *path);
+/* Makes what was done to an entry of a directory durable: that it was made, renamed or removed. */
+musec_status ms_entry_sync(ms_error *e, const char *path);
+/* Removes the parts of files that processes which have ended left in a directory. */
+musec_status ms_parts_remove(ms_error *e, const char *dir);
 
 typedef struct ms_out_file { /* { 0 } is "nothing open" */
     FILE *f;
@@ -42,7 +46,9 @@ typedef struct ms_out_file { /* { 0 } is "nothing open" */
 /* Opens a file or a pipe for reading; a directory is an error. */
 musec_status ms_file_open_read(ms_error *e, const char *path, FILE **out);
 /* Returns the size of a file open for reading, or -1 if it has none (a pipe). */
-int64_t      ms_file_bytes(FILE *f);
+int64_t ms_file_bytes(FILE *f);
+/* The same, with an error for a file whose size cannot be found out. */
+musec_status ms_file_size(ms_error *e, FILE *f, const char *path, int64_t *bytes);
 musec_status ms_file_read(ms_error *e, FILE *f, const char *path, void *buf, size_t bytes);
 /* Reads the whole file and adds a NUL; the caller frees it.  A pipe, or a file of more than
  * `max_bytes` bytes, is an error. */

@@ -17,14 +17,15 @@
 #include "core/safetensors.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/file.h"
 #include "core/half.h"
+#include "core/json_file.h"
 #include "core/size.h"
+#include "core/text.h"
 
 #define LENGTH_BYTES 8
 #define HEADER_MAX   ((uint64_t)100 * 1000 * 1000) /* bytes, the format's own limit */
@@ -225,12 +226,12 @@ done:
 
 static musec_status read_header(ms_error *e, uint64_t file_bytes, ms_safetensors *s)
 {
-    unsigned char length[LENGTH_BYTES];
-    uint64_t      bytes = 0;
-    char         *text  = NULL;
-    json_t       *root  = NULL;
-    json_error_t  why;
-    musec_status  st;
+    unsigned char   length[LENGTH_BYTES];
+    uint64_t        bytes = 0;
+    char           *text  = NULL;
+    json_t         *root  = NULL;
+    ms_json_problem why;
+    musec_status    st;
 
     TRY(ms_file_read(e, s->f, s->path, length, sizeof length));
     for (size_t i = 0; i < sizeof length; i++)
@@ -244,7 +245,8 @@ static musec_status read_header(ms_error *e, uint64_t file_bytes, ms_safetensors
     if (text == NULL)
         TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its header", s->path));
     TRY(ms_file_read(e, s->f, s->path, text, (size_t)bytes));
-    root = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, &why);
+    if (ms_json_parse(text, (size_t)bytes, MS_JSON_ONCE, &why, &root) == MUSEC_ENOMEM)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its header", s->path));
     if (!json_is_object(root))
         TRY(ms_fail(e, MUSEC_EFORMAT, "%s: damaged .safetensors header: %s", s->path,
                     root == NULL ? why.text : "it is no JSON object"));
@@ -264,7 +266,7 @@ musec_status ms_safetensors_open(ms_error *e, const char *path, ms_safetensors *
 
     memset(out, 0, sizeof *out);
     TRY(ms_file_open_read(e, path, &out->f));
-    bytes     = ms_file_bytes(out->f);
+    TRY(ms_file_size(e, out->f, path, &bytes));
     out->path = strdup(path);
     if (out->path == NULL) TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path));
     if (bytes < 0)
@@ -398,8 +400,10 @@ static musec_status put_entry(ms_error *e, const char *path, const ms_tensor_out
         return refuse(e, path, t->name, "it has too many dimensions");
     shape = json_array();
     for (int i = 0; i < t->ndim; i++)
-        json_array_append_new(shape, json_integer(t->shape[i]));
-    if (!is_count_array(shape))
+        ms_json_append(&shape, json_integer(t->shape[i]));
+    if (shape == NULL)
+        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its header", path);
+    else if (!is_count_array(shape))
         st = refuse(e, path, t->name, "a dimension is negative");
     else if (!tensor_bits(shape, el->bits, &bits) || !ms_size_add(*at, bits / 8, &end) ||
              end > PTRDIFF_MAX)
@@ -410,8 +414,12 @@ static musec_status put_entry(ms_error *e, const char *path, const ms_tensor_out
     }
     entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", el->name, "shape", shape, "data_offsets",
                       (json_int_t)*at, (json_int_t)end);
-    if (entry == NULL || json_object_set_new(root, t->name, entry) != 0)
-        return refuse(e, path, t->name, "its name is not UTF-8, or there is not enough memory");
+    if (!ms_text_is_utf8(t->name)) {
+        json_decref(entry);
+        return refuse(e, path, t->name, "its name is not UTF-8");
+    }
+    if (ms_json_put(NULL, root, t->name, entry) != MUSEC_OK)
+        return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its header", path);
     *at = end;
     return MUSEC_OK;
 }
@@ -427,14 +435,16 @@ static musec_status put_metadata(ms_error *e, const char *path, const char *cons
             why = "a key or a text is missing";
         else if (json_object_get(map, metadata[i][0]) != NULL)
             why = "two texts have the same key";
-        else if (json_object_set_new(map, metadata[i][0], json_string(metadata[i][1])) != 0)
-            why = "a text is not UTF-8, or there is not enough memory";
+        else if (!ms_text_is_utf8(metadata[i][0]) || !ms_text_is_utf8(metadata[i][1]))
+            why = "a text is not UTF-8";
+        else
+            ms_json_set(&map, metadata[i][0], json_string(metadata[i][1]));
         if (why != NULL) {
             json_decref(map);
             return refuse(e, path, METADATA, why);
         }
     }
-    if (n > 0 && json_object_set_new(root, METADATA, map) != 0)
+    if (n > 0 && ms_json_put(NULL, root, METADATA, map) != MUSEC_OK)
         return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its header", path);
     return MUSEC_OK;
 }
@@ -443,7 +453,7 @@ static musec_status write_header(ms_error *e, ms_out_file *out, const json_t *ro
 {
     static const char blanks[LENGTH_BYTES] = { ' ', ' ', ' ', ' ', ' ', ' ', ' ', ' ' };
     unsigned char     length[LENGTH_BYTES];
-    char             *text = json_dumps(root, JSON_COMPACT);
+    char             *text = ms_json_tight(root);
     const size_t      n    = text == NULL ? 0 : strlen(text);
     const size_t      pad  = (LENGTH_BYTES - n % LENGTH_BYTES) % LENGTH_BYTES;
     musec_status      st;

@@ -98,6 +98,19 @@ void ms_table_names(ms_table *table, const char *const *names)
     }
 }
 
+/* Prints a cell; a control character, which a terminal would obey, as '?'. */
+static void put_cell(const char *text, FILE *to)
+{
+    for (size_t n; *text != '\0'; text += n) {
+        n = ms_text_char(text);
+        if (n == 0) n = 1;
+        if (ms_text_is_control(text))
+            putc('?', to);
+        else
+            fwrite(text, 1, n, to);
+    }
+}
+
 musec_status ms_table_print(ms_error *error, const ms_table *table, FILE *to)
 {
     const size_t n_cols             = strlen(table->align);
@@ -114,10 +127,10 @@ musec_status ms_table_print(ms_error *error, const ms_table *table, FILE *to)
         const size_t col    = i % n_cols;
         const int    last   = col + 1 == n_cols;
         const int    blanks = width[col] - (int)ms_text_length(table->cells[i]);
-        if (table->align[col] == 'r')
-            fprintf(to, "%*s%s", blanks, "", table->cells[i]);
-        else
-            fprintf(to, "%s%*s", table->cells[i], last ? 0 : blanks, ""); /* none at the end */
+        const int    right  = table->align[col] == 'r';
+        fprintf(to, "%*s", right ? blanks : 0, "");
+        put_cell(table->cells[i], to);
+        fprintf(to, "%*s", right || last ? 0 : blanks, ""); /* none at the end */
         fputs(last ? "\n" : "  ", to);
     }
     return MUSEC_OK;
@@ -136,7 +149,10 @@ musec_status ms_table_columns(ms_error *error, const ms_table *table, size_t *n_
 void ms_csv_text(const char *text, FILE *to)
 {
     const int quoted = strpbrk(text, "\",\r\n") != NULL;
+    const int signs  = text[0] == '-' && text[1] != '\0'; /* one alone is no formula */
     if (quoted) putc('"', to);
+    if (strchr("=+@\t\r", text[0]) != NULL ? text[0] != '\0' : signs)
+        putc('\'', to); /* or a spreadsheet would compute it */
     for (size_t bytes; *text != '\0'; text += bytes == 0 ? 1 : bytes) {
         bytes = ms_text_char(text);
         if (*text == '"') putc('"', to);

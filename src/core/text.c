@@ -29,6 +29,23 @@ void ms_text_append(char *text, size_t bytes, const char *fmt, ...)
     va_end(args);
 }
 
+bool ms_text_is_control(const char *text)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    if (c[0] == 0xc2) return c[1] >= 0x80 && c[1] < 0xa0; /* U+0080 to U+009F */
+    return (c[0] < 0x20 && c[0] != '\0') || c[0] == 0x7f;
+}
+
+char *ms_text_printable(char *text)
+{
+    for (char *c = text; *c != '\0'; c++) {
+        if (!ms_text_is_control(c)) continue;
+        if ((unsigned char)*c == 0xc2) *c++ = ' ';
+        *c = '?';
+    }
+    return text;
+}
+
 bool ms_text_ends_with(const char *text, const char *end)
 {
     const size_t n = strlen(text), m = strlen(end);
@@ -64,6 +81,15 @@ size_t ms_text_char(const char *text)
         code = code << 6 | (s[i] & 0x3fu);
     }
     return code < min_code[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : n;
+}
+
+bool ms_text_is_utf8(const char *text)
+{
+    for (size_t n; *text != '\0'; text += n) {
+        n = ms_text_char(text);
+        if (n == 0) return false;
+    }
+    return true;
 }
 
 size_t ms_text_length(const char *text)

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #include "core/file.h"
+#include "core/json_parse.h"
 #include "core/text.h"
 #include "data/bpe_table.h"
 
@@ -92,20 +93,21 @@ static bool decode_bytes(const alphabet *a, const char *text, size_t n, unsigned
 
 static musec_status read_encoder(ms_error *e, const char *path, ms_bpe *bpe)
 {
-    const alphabet a    = make_alphabet();
-    json_t        *root = NULL, *value;
-    const char    *key;
-    char          *text = NULL;
-    size_t         n;
-    json_error_t   why;
-    unsigned char  bytes[MS_BPE_TOKEN_BYTES];
-    musec_status   st;
+    const alphabet  a    = make_alphabet();
+    json_t         *root = NULL, *value;
+    const char     *key;
+    char           *text = NULL;
+    size_t          n;
+    unsigned char   bytes[MS_BPE_TOKEN_BYTES];
+    musec_status    st;
+    ms_json_problem why;
 
     TRY(ms_file_text(e, path, MAX_FILE_BYTES, &text, &n));
-    root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
+    if (ms_json_parse(text, n, MS_JSON_ONCE, &why, &root) == MUSEC_ENOMEM)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory to read it", path));
     if (!json_is_object(root))
         TRY(ms_fail(e, MUSEC_EFORMAT, "%s, line %d: is no JSON object of tokens (%s)", path,
-                    root == NULL ? why.line : 1, root == NULL ? why.text : "another value"));
+                    why.line, root == NULL ? why.text : "another value"));
     json_object_foreach(root, key, value)
     {
         if (!json_is_integer(value))

@@ -7,8 +7,10 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/embedded.h"
+#include "core/json_file.h"
 #include "core/names.h"
 #include "core/text.h"
 
@@ -114,8 +116,8 @@ static musec_status read_row(const catalog_location *c, json_t *from, ms_catalog
     json_int_t  limit = 0;
     name_range  r;
 
-    if (json_unpack(from, "{s:s, s:o, s?s, s?I}", "name", &row->name, "urls", &urls, "part", &part,
-                    "limit_tokens", &limit) != 0)
+    if (!ms_json_get(from, "name:s urls:o part:s? limit_tokens:i?", &row->name, &urls, &part,
+                     &limit))
         return wrong(c, "a file has \"name\", \"urls\" and perhaps \"part\", \"limit_tokens\"",
                      NULL);
     if (!is_plain_name(row->name) || !find_range(row->name, &r))
@@ -139,7 +141,7 @@ static musec_status read_known(const catalog_location *c, json_t *known)
     {
         const char *sha256 = NULL;
         json_int_t  bytes  = 0;
-        if (json_unpack(value, "{s?I, s?s}", "bytes", &bytes, "sha256", &sha256) != 0 ||
+        if (!json_is_object(value) || !ms_json_get(value, "bytes:i? sha256:s?", &bytes, &sha256) ||
             bytes < 0 ||
             (sha256 != NULL && (strlen(sha256) != 64 || strspn(sha256, "0123456789abcdef") != 64)))
             return wrong(c, "\"known\" has \"bytes\" and \"sha256\" (64 digits), unlike", name);
@@ -157,9 +159,9 @@ static musec_status read_set(catalog_location *c, json_t *from, ms_catalog_set *
 
     set->field = "text";
     set->about = set->licence = "";
-    if (json_unpack(from, "{s:s, s:s, s:o, s?s, s?s, s?s, s?b, s?o}", "name", &set->name, "kind",
-                    &kind, "files", &files, "about", &set->about, "licence", &set->licence, "field",
-                    &set->field, "tried", &tried, "known", &known) != 0)
+    if (!ms_json_get(from, "name:s kind:s files:o about:s? licence:s? field:s? tried:b? known:o?",
+                     &set->name, &kind, &files, &set->about, &set->licence, &set->field, &tried,
+                     &known))
         return wrong(c, "it needs \"name\", \"kind\" and \"files\"", NULL);
     c->set = set->name;
     while (k < COUNT(kinds) && strcmp(kinds[k], kind) != 0)
@@ -183,25 +185,18 @@ done:
 
 static musec_status parse(ms_error *e, const char *path, json_t **out)
 {
-    json_error_t problem = { .text = "" };
-    FILE        *f       = NULL;
-    musec_status st      = MUSEC_OK;
+    ms_json_problem problem;
+    struct stat     info;
+    musec_status    st;
 
-    if (path == NULL) {
-        *out =
-            json_loadb((const char *)ms_embedded_sources, ms_embedded_sources_bytes, 0, &problem);
-        path = OWN_NAME;
-    } else {
-        TRY(ms_file_open_read(e, path, &f));
-        if (ms_file_bytes(f) > MAX_LIST)
-            TRY(ms_fail(e, MUSEC_EFORMAT, "%s: is no list of data sets: it is too long", path));
-        *out = json_loadf(f, 0, &problem);
+    if (path != NULL) {
+        if (stat(path, &info) == 0 && info.st_size > MAX_LIST)
+            return ms_fail(e, MUSEC_EFORMAT, "%s: is no list of data sets: it is too long", path);
+        return ms_json_load(e, path, MS_JSON_ANY_NAMES, out);
     }
-    if (*out == NULL)
-        st = ms_fail(e, MUSEC_EFORMAT, "%s: line %d: %s", path, problem.line, problem.text);
-done:
-    if (f != NULL) fclose(f);
-    return st;
+    st = ms_json_parse((const char *)ms_embedded_sources, ms_embedded_sources_bytes,
+                       MS_JSON_ANY_NAMES, &problem, out);
+    return st == MUSEC_OK ? st : ms_fail(e, st, "%s:%d: %s", OWN_NAME, problem.line, problem.text);
 }
 
 musec_status ms_catalog_load(ms_error *e, const char *path, ms_catalog *out)
@@ -308,8 +303,8 @@ musec_status ms_catalog_expand(ms_error *e, const ms_catalog_set *set, size_t ro
             if (!is_listed(out, to)) out->n_urls++;
         }
     }
-    json_unpack(json_object_get(set->known, out->name), "{s?I, s?s}", "bytes", &bytes, "sha256",
-                &out->sha256);
+    (void)ms_json_get(json_object_get(set->known, out->name), "bytes:i? sha256:s?", &bytes,
+                      &out->sha256);
     out->bytes = bytes;
     return MUSEC_OK;
 }

@@ -25,6 +25,7 @@
 
 #include "core/clock.h"
 #include "core/json_file.h"
+#include "core/text.h"
 #include "data/http.h"
 
 enum { MAX_DELAY_MS = 60000, NAP_MS = 100, PROGRESS_MS = 200, MAX_URL = 2048 };
@@ -70,35 +71,38 @@ static musec_status cannot_write(const transfer *t)
     return ms_fail(t->e, MUSEC_EIO, "%s: cannot write (%s)%s", t->part, strerror(why), hint);
 }
 
-static void read_state(transfer *t)
+static musec_status read_state(transfer *t)
 {
-    json_t     *root = json_load_file(t->state, 0, NULL);
-    const char *url = "", *tag = "", *sha256 = "";
-    json_int_t  bytes = -1;
+    json_t      *root = NULL;
+    const char  *url = "", *tag = "", *sha256 = "";
+    json_int_t   bytes = -1;
+    musec_status st;
 
     t->from = (origin){ .bytes = -1 };
-    if (json_unpack(root, "{s:s, s:s, s:I, s:s}", "url", &url, "tag", &tag, "bytes", &bytes,
-                    "sha256", &sha256) == 0) {
+    TRY(ms_json_find(t->e, t->state, MS_JSON_ANY_NAMES, &root));
+    if (ms_json_get(root, "url:s tag:s bytes:i sha256:s", &url, &tag, &bytes, &sha256)) {
         t->from.bytes = bytes;
         snprintf(t->from.url, sizeof t->from.url, "%s", url);
         snprintf(t->from.tag, sizeof t->from.tag, "%s", tag);
         snprintf(t->from.sha256, sizeof t->from.sha256, "%s", sha256);
     }
+done:
     json_decref(root);
+    return st;
 }
 
 static musec_status write_state(transfer *t)
 {
-    json_t      *root = json_pack("{s:s%, s:s%, s:I, s:s}", "url", t->from.url, strlen(t->from.url),
-                                  "tag", t->from.tag, strlen(t->from.tag), "bytes",
-                                  (json_int_t)t->from.bytes, "sha256", t->from.sha256);
+    json_t      *root;
     musec_status st;
 
-    if (root == NULL) { /* an address or a tag that is no UTF-8: it cannot be resumed */
+    if (!ms_text_is_utf8(t->from.url) || !ms_text_is_utf8(t->from.tag)) { /* not to be resumed */
         remove(t->state);
         return MUSEC_OK;
     }
-    st = ms_json_write(t->e, t->state, root);
+    root = json_pack("{s:s, s:s, s:I, s:s}", "url", t->from.url, "tag", t->from.tag, "bytes",
+                     (json_int_t)t->from.bytes, "sha256", t->from.sha256);
+    st   = ms_json_write(t->e, t->state, root);
     json_decref(root);
     return st;
 }
@@ -138,13 +142,13 @@ static musec_status lock_part(transfer *t)
 
 static musec_status open_part(transfer *t)
 {
-    musec_status st = MUSEC_OK;
+    musec_status st;
 
     if (snprintf(t->part, sizeof t->part, "%s.part", t->cfg->path) >= (int)sizeof t->part ||
         snprintf(t->state, sizeof t->state, "%s.part.json", t->cfg->path) >= (int)sizeof t->state)
         return ms_fail(t->e, MUSEC_EIO, "%.200s...: the path is too long", t->cfg->path);
     TRY(lock_part(t));
-    read_state(t);
+    TRY(read_state(t));
     if (t->from.url[0] == '\0' || (t->from.bytes >= 0 && t->have > t->from.bytes))
         st = drop_part(t);
     t->resumed = t->have;
@@ -196,6 +200,34 @@ static const char *expected_by(const ms_fetch_config *cfg, bool learnt, const ch
     return text;
 }
 
+static outcome too_large(transfer *t, int64_t bytes, bool exact)
+{
+    if (drop_part(t) != MUSEC_OK) return fatal(t, MUSEC_EIO);
+    ms_error_set(t->e,
+                 "%s: the file has %s%lld bytes, more than the %lld that are allowed; allow more "
+                 "with --max-file, or take another address (--mirror, --sources)",
+                 t->url, exact ? "" : "at least ", (long long)bytes, (long long)t->cfg->max_bytes);
+    return NEXT;
+}
+
+/* Compares the file's first bytes as they come with those that it must have. */
+static bool begins_well(const transfer *t, const char *data, size_t bytes)
+{
+    const size_t want = t->cfg->magic == NULL ? 0 : t->cfg->magic_bytes, at = (size_t)t->have;
+    const size_t n = at >= want ? 0 : want - at < bytes ? want - at : bytes;
+    return n == 0 || memcmp(t->cfg->magic + at, data, n) == 0;
+}
+
+static outcome another_kind(transfer *t)
+{
+    if (drop_part(t) != MUSEC_OK) return fatal(t, MUSEC_EIO);
+    ms_error_set(t->e,
+                 "%s: what comes from there does not begin like %s: the address may give another "
+                 "file (--mirror, --sources)",
+                 t->url, t->cfg->what);
+    return NEXT;
+}
+
 static bool on_begin(void *arg, const ms_http_response *r)
 {
     transfer              *t   = arg;
@@ -212,6 +244,7 @@ static bool on_begin(void *arg, const ms_http_response *r)
                                  text));
         return unwanted(t, NEXT);
     }
+    if (r->bytes > cfg->max_bytes) return unwanted(t, too_large(t, r->bytes, true));
     if (!all && !continues(t, r)) {
         ms_error_set(t->e, "%s: the file has changed while it was fetched", t->url);
         if (drop_part(t) != MUSEC_OK) return unwanted(t, fatal(t, MUSEC_EIO));
@@ -234,6 +267,9 @@ static bool on_data(void *arg, const char *data, size_t bytes)
 {
     transfer *t = arg;
 
+    if (!begins_well(t, data, bytes)) return unwanted(t, another_kind(t));
+    if (t->have + (int64_t)bytes > t->cfg->max_bytes)
+        return unwanted(t, too_large(t, t->cfg->max_bytes + 1, false));
     for (size_t at = 0; at < bytes;) {
         const ssize_t n = write(t->fd, data + at, bytes - at);
         if (n < 0 && errno == EINTR) continue;
@@ -300,6 +336,7 @@ static outcome check_part(transfer *t)
     if (rename(t->part, t->cfg->path) != 0)
         return fatal(
             t, ms_fail(t->e, MUSEC_EIO, "%s: cannot create (%s)", t->cfg->path, strerror(errno)));
+    if (ms_entry_sync(t->e, t->cfg->path) != MUSEC_OK) return fatal(t, MUSEC_EIO);
     remove(t->state);
     memcpy(t->out->sha256, hex, sizeof hex);
     t->out->bytes = t->have;

@@ -17,6 +17,7 @@
 #include "core/file.h"
 #include "core/sha256.h"
 
+#define MS_FETCH_MAX_BYTES ((int64_t)1 << 36) /* 64 GiB */
 enum { MS_FETCH_RETRIES = 5, MS_FETCH_DELAY_MS = 1000, MS_FETCH_STALL_S = 30 };
 
 typedef struct ms_fetch_progress {
@@ -33,7 +34,11 @@ typedef struct ms_fetch_config {
     const char         *sha256; /* NULL: not known before */
     const char         *learnt; /* NULL, or the file that recorded these at an earlier call: */
     bool                learnt_bytes, learnt_sha256; /* which of the two comes from there */
-    bool                verify; /* read a file that is there already for its sha256 */
+    int64_t             max_bytes;                   /* a file that is larger is refused */
+    const char         *magic;       /* what its first bytes must be; NULL: anything */
+    size_t              magic_bytes; /* up to 8 */
+    const char         *what;        /* the kind of file that begins so, for messages */
+    bool                verify;      /* read a file that is there already for its sha256 */
     int64_t             retries, delay_ms, stall_s;
     const volatile int *stop; /* NULL, or: once it is not 0, fail and keep the part */
     void (*on_progress)(void *arg, const ms_fetch_progress *p); /* a few times a second */

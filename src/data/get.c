@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/json_file.h"
 #include "core/lock.h"
@@ -17,26 +18,25 @@
 musec_status ms_get_load(ms_error *e, const char *dir, const char *name, json_t **out)
 {
     char         path[MS_PATH_MAX];
-    json_error_t problem = { .text = "" };
-    FILE        *f       = NULL;
+    ms_error     why = { "" };
+    struct stat  info;
     musec_status st;
 
     *out = NULL;
     TRY(ms_path_join(e, dir, name, path));
-    f = fopen(path, "rb");
-    if (f == NULL && errno == ENOENT) {
+    if (stat(path, &info) != 0 && errno == ENOENT) {
         *out = json_object();
         return *out != NULL ? st : ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
     }
-    if (f == NULL)
-        TRY(ms_fail(e, MUSEC_EIO, "%s: cannot open for reading (%s)", path, strerror(errno)));
-    *out = json_loadf(f, 0, &problem);
-    if (!json_is_object(*out))
-        st = ms_fail(e, MUSEC_EFORMAT,
-                     "%s: line %d: %s; it is written by musec data get: remove it to begin anew",
-                     path, problem.line, *out == NULL ? problem.text : "is no object");
+    st = ms_json_load(&why, path, MS_JSON_ANY_NAMES, out);
+    if (st == MUSEC_OK && !json_is_object(*out))
+        st = ms_fail(&why, MUSEC_EFORMAT, "%s: is no object", path);
+    if (st != MUSEC_OK)
+        ms_error_set(e, "%s%s", why.text,
+                     st == MUSEC_EFORMAT
+                         ? "; it is written by musec data get: remove it to begin anew"
+                         : "");
 done:
-    if (f != NULL) fclose(f);
     if (st != MUSEC_OK) {
         json_decref(*out);
         *out = NULL;
@@ -63,10 +63,9 @@ musec_status ms_get_keep(ms_error *e, const ms_get_state *g)
     json_t           *row;
 
     if (f->sha256[0] == '\0') return MUSEC_OK; /* it has its row already */
-    row = json_pack("{s:I, s:s, s:s*}", "bytes", (json_int_t)f->bytes, "sha256", f->sha256, "url",
-                    f->url);
-    if (row == NULL || json_object_set_new(g->checksums, g->file.name, row) != 0)
-        return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", g->file.name);
+    row = json_pack("{s:I, s:s}", "bytes", (json_int_t)f->bytes, "sha256", f->sha256);
+    if (f->url != NULL) ms_json_set(&row, "url", ms_json_string(f->url));
+    if (ms_json_put(e, g->checksums, g->file.name, row) != MUSEC_OK) return MUSEC_ENOMEM;
     return ms_get_save(e, g->cfg->out, MS_GET_CHECKSUMS, g->checksums);
 }
 
@@ -92,6 +91,19 @@ static void on_notice(void *arg, const char *text)
     if (g->cfg->on_notice != NULL) g->cfg->on_notice(g->cfg->arg, text);
 }
 
+/* How files of each kind begin. */
+typedef struct kind_magic {
+    const char *bytes, *what;
+    size_t      n;
+} kind_magic;
+
+static const kind_magic magics[] = {
+    [MS_KIND_VOCAB]   = { NULL, NULL, 0 },
+    [MS_KIND_SHARDS]  = { "\x88\xd8\x34\x01\x01\0\0\0", "a shard of tokens", 8 },
+    [MS_KIND_JSONL]   = { NULL, NULL, 0 }, /* also packed, in three ways */
+    [MS_KIND_PARQUET] = { "PAR1", "a Parquet file", 4 },
+};
+
 musec_status ms_get_file(ms_error *e, ms_get_state *g, const char *dir, size_t row, int64_t index,
                          char path[MS_PATH_MAX])
 {
@@ -101,6 +113,7 @@ musec_status ms_get_file(ms_error *e, ms_get_state *g, const char *dir, size_t r
     const char          *learnt = NULL;
     json_int_t           bytes  = -1;
     ms_fetched          *got    = &g->fetched;
+    const kind_magic    *magic  = &magics[cfg->set->kind];
     musec_status         st;
 
     TRY(ms_path_join(e, cfg->out, MS_GET_CHECKSUMS, sums));
@@ -108,8 +121,8 @@ musec_status ms_get_file(ms_error *e, ms_get_state *g, const char *dir, size_t r
     TRY(ms_path_join(e, dir, g->file.name, path));
     for (size_t i = 0; i < g->file.n_urls; i++)
         urls[i] = g->file.urls[i];
-    json_unpack(json_object_get(g->checksums, g->file.name), "{s:I, s:s}", "bytes", &bytes,
-                "sha256", &learnt);
+    (void)ms_json_get(json_object_get(g->checksums, g->file.name), "bytes:i sha256:s", &bytes,
+                      &learnt);
     TRY(ms_fetch(e,
                  &(ms_fetch_config){
                      .urls          = urls,
@@ -120,6 +133,10 @@ musec_status ms_get_file(ms_error *e, ms_get_state *g, const char *dir, size_t r
                      .learnt        = sums,
                      .learnt_bytes  = g->file.bytes < 0,
                      .learnt_sha256 = g->file.sha256 == NULL && learnt != NULL,
+                     .max_bytes     = cfg->max_file,
+                     .magic         = magic->bytes,
+                     .magic_bytes   = magic->n,
+                     .what          = magic->what,
                      .verify        = cfg->verify || learnt == NULL, /* not checked before */
                      .retries       = cfg->retries,
                      .delay_ms      = cfg->delay_ms,

@@ -33,6 +33,7 @@ typedef struct ms_get_config {
     bool                  keep_raw, verify;
     bool                  skip_bad; /* count lines of texts that cannot be used, do not fail */
     int64_t               retries, delay_ms, stall_s;
+    int64_t               max_file; /* bytes that a file may have */
     int                   threads;
     const volatile int   *stop;
     void (*on_fetch)(void *arg, const char *name, const ms_fetch_progress *p);

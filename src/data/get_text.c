@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "core/directory.h"
+#include "core/json_file.h"
 #include "data/get_internal.h"
 #include "data/manifest.h"
 #include "data/parquet.h"
@@ -62,8 +63,8 @@ static musec_status shard_path(ms_error *e, const texts *t, bool val, int64_t nu
 
 static bool read_row(json_t *row, text_row *a)
 {
-    return json_unpack(row, "{s:s, s:I, s:I, s:I, s:b}", "part", &a->part, "first", &a->first,
-                       "shards", &a->shards, "tokens", &a->tokens, "whole", &a->whole) == 0 &&
+    return ms_json_get(row, "part:s first:i shards:i tokens:i whole:b", &a->part, &a->first,
+                       &a->shards, &a->tokens, &a->whole) &&
            a->first >= 0 && a->first <= MAX_SHARDS && a->shards >= 0 && a->shards <= MAX_SHARDS;
 }
 
@@ -93,17 +94,18 @@ static musec_status check_settings(ms_error *e, const texts *t)
 {
     const int64_t shard_tokens = t->g->cfg->shard_tokens;
     const json_t *was          = json_object_get(t->made, "shard_tokens");
+    musec_status  st;
 
     if (was != NULL && json_integer_value(was) != shard_tokens)
         return ms_fail(
             e, MUSEC_EINVAL,
             "%s: was begun with --shard-tokens %lld; go on so, or take another directory",
             t->g->cfg->out, (long long)json_integer_value(was));
-    if (json_object_set_new(t->made, "shard_tokens", json_integer(shard_tokens)) != 0 ||
-        (json_object_get(t->made, "texts") == NULL &&
-         json_object_set_new(t->made, "texts", json_object()) != 0))
-        return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", t->g->cfg->out);
-    return MUSEC_OK;
+    TRY(ms_json_put(e, t->made, "shard_tokens", json_integer(shard_tokens)));
+    if (json_object_get(t->made, "texts") == NULL)
+        TRY(ms_json_put(e, t->made, "texts", json_object()));
+done:
+    return st;
 }
 
 /* ---- one text -------------------------------------------------------------------------------- */
@@ -165,7 +167,7 @@ static musec_status check_vocabulary(ms_error *e, const texts *t, const char *di
     TRY(ms_manifest_read(e, path, &m));
     is = json_object_get(m.settings, key);
     if (was == NULL)
-        json_object_set(t->made, key, is);
+        TRY(ms_json_put(e, t->made, key, json_incref(is)));
     else if (!json_equal(was, is))
         st = ms_fail(e, MUSEC_EINVAL,
                      "%s: was begun with another vocabulary; go on with that one, or take another "
@@ -237,8 +239,8 @@ static musec_status write_row(ms_error *e, const texts *t, const text_job *o, co
         json_pack("{s:s, s:I, s:I, s:I, s:b}", "part", o->val ? "val" : "train", "first", first,
                   "shards", (json_int_t)shards, "tokens", (json_int_t)tokens, "whole", (int)whole);
 
-    if (row == NULL || json_object_set_new(json_object_get(t->made, "texts"), name, row) != 0)
-        return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", name);
+    if (ms_json_put(e, json_object_get(t->made, "texts"), name, row) != MUSEC_OK)
+        return MUSEC_ENOMEM;
     return ms_get_save(e, t->g->cfg->out, MS_GET_SHARDS, t->made);
 }
 

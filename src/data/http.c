@@ -189,42 +189,52 @@ static bool is_hopeless(CURLcode code)
     }
 }
 
+/* An option that could not be set, for lack of memory, must not be left out. */
+#define SET(...) (ok = ok && curl_easy_setopt(__VA_ARGS__) == CURLE_OK)
+
 /* https must stay https; other schemes (file:, ftp:, ...) are refused. */
-static void set_protocols(CURL *curl, const char *url)
+static bool set_protocols(CURL *curl, const char *url)
 {
     const bool secure = strncasecmp(url, "https:", 6) == 0;
+    bool       ok     = true;
 #if LIBCURL_VERSION_NUM >= 0x075500
-    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, secure ? "https" : "http,https");
+    SET(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    SET(curl, CURLOPT_REDIR_PROTOCOLS_STR, secure ? "https" : "http,https");
 #else
     const long both = CURLPROTO_HTTP | CURLPROTO_HTTPS;
-    curl_easy_setopt(curl, CURLOPT_PROTOCOLS, both);
-    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS, secure ? (long)CURLPROTO_HTTPS : both);
+    SET(curl, CURLOPT_PROTOCOLS, both);
+    SET(curl, CURLOPT_REDIR_PROTOCOLS, secure ? (long)CURLPROTO_HTTPS : both);
 #endif
+    return ok;
 }
 
-static void set_up(CURL *curl, exchange *x, receiver *to, char *reason)
+/* False without memory. */
+static bool set_up(CURL *curl, exchange *x, receiver *to, char *reason)
 {
     const ms_http_request *q = x->request;
     char                   agent[64];
+    bool                   ok = true;
 
     snprintf(agent, sizeof agent, "musec/%s", musec_version()); /* libcurl keeps a copy */
-    curl_easy_setopt(curl, CURLOPT_URL, q->url);
-    set_protocols(curl, q->url);
-    curl_easy_setopt(curl, CURLOPT_USERAGENT, agent);
-    curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
-    curl_easy_setopt(curl, CURLOPT_MAXREDIRS, (long)MAX_REDIRECTS);
-    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
-    curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
-    curl_easy_setopt(curl, CURLOPT_HEADERDATA, x);
-    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
-    curl_easy_setopt(curl, CURLOPT_WRITEDATA, to);
-    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_tick);
-    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, x);
-    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
-    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, reason);
+    SET(curl, CURLOPT_URL, q->url);
+    ok = ok && set_protocols(curl, q->url);
+    SET(curl, CURLOPT_USERAGENT, agent);
+    SET(curl, CURLOPT_FOLLOWLOCATION, 1L);
+    SET(curl, CURLOPT_MAXREDIRS, (long)MAX_REDIRECTS);
+    SET(curl, CURLOPT_NOSIGNAL, 1L);
+    SET(curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
+    SET(curl, CURLOPT_HEADERFUNCTION, on_header);
+    SET(curl, CURLOPT_HEADERDATA, x);
+    SET(curl, CURLOPT_WRITEFUNCTION, on_body);
+    SET(curl, CURLOPT_WRITEDATA, to);
+    SET(curl, CURLOPT_XFERINFOFUNCTION, on_tick);
+    SET(curl, CURLOPT_XFERINFODATA, x);
+    SET(curl, CURLOPT_NOPROGRESS, 0L);
+    SET(curl, CURLOPT_ERRORBUFFER, reason);
+    return ok;
 }
+
+#undef SET
 
 /* Sets Range and If-Range; false without memory. */
 static bool set_range(CURL *curl, const ms_http_request *q, struct curl_slist **headers)
@@ -254,8 +264,8 @@ ms_http_end ms_http_get(const ms_http_request *request, ms_http_response *respon
     to.curl     = curl;
     x.window_ms = ms_clock_ms();
     if (curl != NULL) {
-        set_up(curl, &x, &to, reason);
-        if (set_range(curl, request, &headers)) code = curl_easy_perform(curl);
+        if (set_up(curl, &x, &to, reason) && set_range(curl, request, &headers))
+            code = curl_easy_perform(curl);
         finish_response(curl, response);
         if (code == CURLE_OK && !x.begun && (response->status == 200 || response->status == 206))
             x.unwanted = !request->on_begin(request->arg, response); /* an empty body */

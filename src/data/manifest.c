@@ -4,6 +4,7 @@
 
 #include "core/grow.h"
 #include "core/json_file.h"
+#include "core/text.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,10 +13,10 @@
 
 json_t *ms_manifest_text(const char *text)
 {
-    json_t *value = json_string(text);
+    json_t *value;
     char   *copy;
 
-    if (value != NULL) return value;
+    if (ms_text_is_utf8(text)) return json_string(text);
     copy = strdup(text); /* a path may have any bytes, JSON only UTF-8 */
     for (char *c = copy; c != NULL && *c != '\0'; c++)
         if ((unsigned char)*c >= 0x80) *c = '?';
@@ -67,10 +68,7 @@ static json_t *manifest_json(const ms_manifest *m) /* NULL: no memory */
     json_t *shards = json_array();
 
     for (size_t i = 0; i < m->n; i++)
-        if (json_array_append_new(shards, shard_json(&m->shards[i])) != 0) {
-            json_decref(shards);
-            return NULL;
-        }
+        ms_json_append(&shards, shard_json(&m->shards[i]));
     return json_pack("{ss, si, sb, sO, sO, so, s{sI, sI, sI, sI, sI}}", "format", FORMAT, "version",
                      VERSION, "complete", (int)m->complete, "settings", m->settings, "inputs",
                      m->inputs, "shards", shards, "totals", "shards", (json_int_t)m->n, "tokens",
@@ -100,11 +98,12 @@ static bool read_shard(json_t *row, ms_shard_info *out)
 {
     const char *name = NULL, *sha = NULL;
     json_int_t  tokens, documents, file, record, token, all, text_bytes, bad;
+    json_t     *next = NULL, *so_far = NULL;
 
-    if (json_unpack(row, "{ss, sI, sI, ss, s{sI, sI, sI}, s{sI, sI, sI}}", "name", &name, "tokens",
-                    &tokens, "documents", &documents, "sha256", &sha, "next", "file", &file,
-                    "record", &record, "token", &token, "so_far", "documents", &all, "text_bytes",
-                    &text_bytes, "bad", &bad) != 0)
+    if (!ms_json_get(row, "name:s tokens:i documents:i sha256:s next:o so_far:o", &name, &tokens,
+                     &documents, &sha, &next, &so_far) ||
+        !ms_json_get(next, "file:i record:i token:i", &file, &record, &token) ||
+        !ms_json_get(so_far, "documents:i text_bytes:i bad:i", &all, &text_bytes, &bad))
         return false;
     if (!is_name(name) || strlen(sha) != MS_SHA256_HEX - 1 || tokens < 1 || tokens > INT32_MAX ||
         documents < 0 || file < 0 || record < 0 || token < 0 || all < 0 || text_bytes < 0 ||
@@ -121,25 +120,23 @@ static bool read_shard(json_t *row, ms_shard_info *out)
 
 musec_status ms_manifest_read(ms_error *e, const char *path, ms_manifest *out)
 {
-    json_error_t  error;
-    json_t       *root = NULL, *shards = NULL;
+    ms_error      why  = { "" };
+    json_t       *root = NULL, *shards = NULL, *totals = NULL;
     const char   *format = NULL;
-    int           version, complete;
-    json_int_t    documents, text_bytes, bad;
+    int           complete;
+    json_int_t    version, documents, text_bytes, bad;
     ms_shard_info shard;
-    FILE         *f = NULL;
     musec_status  st;
 
     *out = (ms_manifest){ 0 };
-    TRY(ms_file_open_read(e, path, &f));
-    root = json_loadf(f, JSON_REJECT_DUPLICATES, &error);
-    if (root == NULL)
-        TRY(ms_fail(e, MUSEC_EFORMAT, "%s:%d: is not JSON: %s; remove it to start over", path,
-                    error.line, error.text));
-    if (json_unpack(root, "{ss, si, sb, so, so, so, s{sI, sI, sI}}", "format", &format, "version",
-                    &version, "complete", &complete, "settings", &out->settings, "inputs",
-                    &out->inputs, "shards", &shards, "totals", "documents", &documents,
-                    "text_bytes", &text_bytes, "bad", &bad) != 0 ||
+    st   = ms_json_load(&why, path, MS_JSON_ONCE, &root);
+    if (st != MUSEC_OK)
+        TRY(ms_fail(e, st, "%s%s", why.text,
+                    st == MUSEC_EFORMAT ? "; remove it to start over" : ""));
+    if (!ms_json_get(root, "format:s version:i complete:b settings:o inputs:o shards:o totals:o",
+                     &format, &version, &complete, &out->settings, &out->inputs, &shards,
+                     &totals) ||
+        !ms_json_get(totals, "documents:i text_bytes:i bad:i", &documents, &text_bytes, &bad) ||
         strcmp(format, FORMAT) != 0 || version != VERSION || !json_is_object(out->settings) ||
         !json_is_array(out->inputs) || !json_is_array(shards)) {
         out->settings = out->inputs = NULL;
@@ -156,7 +153,6 @@ musec_status ms_manifest_read(ms_error *e, const char *path, ms_manifest *out)
         TRY(ms_manifest_add(e, out, &shard));
     }
 done:
-    if (f != NULL) fclose(f);
     json_decref(root);
     if (st != MUSEC_OK) ms_manifest_free(out);
     return st;
@@ -166,7 +162,7 @@ done:
 
 static void value_text(json_t *value, char *out, size_t bytes)
 {
-    char *text = value == NULL ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+    char *text = value == NULL ? NULL : ms_json_dump(value, -1);
     snprintf(out, bytes, "%s", text != NULL ? text : "nothing");
     free(text);
 }

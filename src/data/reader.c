@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/json_parse.h"
 #include "core/text.h"
 #include "data/unpack.h"
 
@@ -352,17 +353,21 @@ static const char *type_name(const json_t *value)
 static musec_status json_text(ms_error *e, const ms_reader *r, const ms_record *rec,
                               const char **text, size_t *bytes, json_t **root)
 {
-    char         keys[256];
-    json_error_t error;
-    json_t      *value;
+    char            keys[256];
+    ms_json_problem why;
+    json_t         *value;
+    musec_status    st;
 
     /* Integers of other fields may be too large for int64, but not for a double. */
-    *root = json_loadb(rec->data, rec->bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
-    if (*root == NULL && json_error_code(&error) == json_error_numeric_overflow)
-        return BAD_LINE(e, r, rec, "a number is too large at byte %d; doubles end at 1.8e308",
-                        error.position);
-    if (*root == NULL)
-        return BAD_LINE(e, r, rec, "is not JSON: %.300s at byte %d", error.text, error.position);
+    st = ms_json_parse(rec->data, rec->bytes, MS_JSON_ZEROS | MS_JSON_REALS, &why, root);
+    if (st == MUSEC_ENOMEM)
+        return ms_fail(e, st, "%s:%lld: not enough memory to read the line",
+                       ms_reader_file(r, (size_t)rec->file), (long long)rec->number + 1);
+    if (st != MUSEC_OK && why.too_large)
+        return BAD_LINE(e, r, rec, "a number is too large at byte %zu; doubles end at 1.8e308",
+                        why.byte);
+    if (st != MUSEC_OK)
+        return BAD_LINE(e, r, rec, "is not JSON: %s at byte %zu", why.text, why.byte);
     if (!json_is_object(*root))
         return BAD_LINE(e, r, rec, "is %s; each line must be an object", type_name(*root));
     value = json_object_get(*root, r->field);

@@ -18,6 +18,7 @@
 
 #include "core/clock.h"
 #include "core/directory.h"
+#include "core/json_file.h"
 #include "core/lock.h"
 #include "core/text.h"
 #include "data/manifest.h"
@@ -66,32 +67,32 @@ static void vocabulary_sha(const ms_bpe *bpe, char hex[MS_SHA256_HEX])
 
 static json_t *settings_json(const ms_tokenize_config *cfg) /* NULL: no memory */
 {
-    char hex[MS_SHA256_HEX];
+    char    hex[MS_SHA256_HEX];
+    json_t *all;
 
     vocabulary_sha(cfg->bpe, hex);
-    return json_pack("{ss, ss*, ss, ss, so, sb, sI, sI, sI, sI}", "tokenizer",
-                     cfg->bpe != NULL ? "gpt2" : "byte", "vocabulary_sha256",
-                     cfg->bpe != NULL ? hex : NULL, "format", format_names[cfg->reader.format],
-                     "split", split_names[cfg->reader.split], "field",
-                     ms_manifest_text(cfg->reader.field), "skip_bad", (int)cfg->reader.skip_bad,
-                     "max_document", (json_int_t)cfg->reader.max_document, "shard_tokens",
-                     (json_int_t)cfg->shard_tokens, "val_tokens", (json_int_t)cfg->val_tokens,
-                     "limit_tokens", (json_int_t)cfg->limit_tokens);
+    all = json_pack("{ss}", "tokenizer", cfg->bpe != NULL ? "gpt2" : "byte");
+    if (cfg->bpe != NULL) ms_json_set(&all, "vocabulary_sha256", json_string(hex));
+    ms_json_set(&all, "format", json_string(format_names[cfg->reader.format]));
+    ms_json_set(&all, "split", json_string(split_names[cfg->reader.split]));
+    ms_json_set(&all, "field", ms_manifest_text(cfg->reader.field));
+    ms_json_set(&all, "skip_bad", json_boolean(cfg->reader.skip_bad));
+    ms_json_set(&all, "max_document", json_integer((json_int_t)cfg->reader.max_document));
+    ms_json_set(&all, "shard_tokens", json_integer((json_int_t)cfg->shard_tokens));
+    ms_json_set(&all, "val_tokens", json_integer((json_int_t)cfg->val_tokens));
+    ms_json_set(&all, "limit_tokens", json_integer((json_int_t)cfg->limit_tokens));
+    return all;
 }
 
 static json_t *inputs_json(const ms_reader *r)
 {
     json_t *list = json_array();
 
-    for (size_t i = 0; list != NULL && i < ms_reader_files(r); i++) {
+    for (size_t i = 0; i < ms_reader_files(r); i++) {
         const ms_input *in = ms_reader_input(r, i);
-        if (json_array_append_new(list,
-                                  json_pack("{so, sI, sI}", "path", ms_manifest_text(in->path),
-                                            "bytes", (json_int_t)in->bytes, "mtime_ns",
-                                            (json_int_t)in->mtime_ns)) != 0) {
-            json_decref(list);
-            return NULL;
-        }
+        ms_json_append(&list,
+                       json_pack("{so, sI, sI}", "path", ms_manifest_text(in->path), "bytes",
+                                 (json_int_t)in->bytes, "mtime_ns", (json_int_t)in->mtime_ns));
     }
     return list;
 }
@@ -141,6 +142,9 @@ static musec_status check_apart(ms_error *e, const ms_tokenize_config *cfg)
         if (stat(cfg->reader.paths[i], &sb) != 0 || !S_ISDIR(sb.st_mode)) continue;
         in             = realpath(cfg->reader.paths[i], NULL);
         const size_t n = in == NULL ? 0 : strlen(in);
+        if (in == NULL)
+            st = ms_fail(e, errno == ENOMEM ? MUSEC_ENOMEM : MUSEC_EIO, "%s: cannot find (%s)",
+                         cfg->reader.paths[i], strerror(errno));
         if (n > 0 && strncmp(in, out, n) == 0 && (out[n] == '/' || out[n] == '\0' || n == 1))
             st = ms_fail(e, MUSEC_EINVAL, "%s: lies within the input %s; write elsewhere", cfg->out,
                          cfg->reader.paths[i]);

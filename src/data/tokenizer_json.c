@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 
+#include "core/json_file.h"
 #include "data/bpe_table.h"
 #include "data/bytes.h"
 
@@ -34,11 +35,10 @@ static void make_alphabet(byte_characters *a)
     }
 }
 
-static bool fill_bytes(const byte_characters *a, json_t *vocab)
+static void fill_bytes(const byte_characters *a, json_t **vocab)
 {
     for (int byte = 0; byte < MS_BYTES_START; byte++)
-        if (json_object_set_new(vocab, a->text[byte], json_integer(byte)) != 0) return false;
-    return true;
+        ms_json_set(vocab, a->text[byte], json_integer(byte));
 }
 
 static size_t put_token(const byte_characters *a, const ms_bpe *bpe, int32_t id, char *out)
@@ -51,21 +51,21 @@ static size_t put_token(const byte_characters *a, const ms_bpe *bpe, int32_t id,
     return written;
 }
 
-static bool fill_bpe(const byte_characters *a, const ms_bpe *bpe, json_t *vocab, json_t *merges)
+static void fill_bpe(const byte_characters *a, const ms_bpe *bpe, json_t **vocab, json_t **merges)
 {
     char text[2 * CHARACTER * MS_BPE_TOKEN_BYTES + 2];
     for (int32_t id = 0; id < bpe->start; id++) {
         const ms_bpe_token *t = &bpe->tokens[id];
         size_t              n = put_token(a, bpe, id, text);
         text[n]               = '\0';
-        if (json_object_set_new(vocab, text, json_integer(id)) != 0) return false;
+        ms_json_set(vocab, text, json_integer(id));
         if (t->left == MS_BPE_NONE) continue;
         n         = put_token(a, bpe, t->left, text);
         text[n++] = ' ';
         n += put_token(a, bpe, t->right, text + n);
-        if (json_array_append_new(merges, json_stringn(text, n)) != 0) return false;
+        ms_json_append(merges, json_stringn(text, n));
     }
-    return json_object_set_new(vocab, start_text, json_integer(bpe->start)) == 0;
+    ms_json_set(vocab, start_text, json_integer(bpe->start));
 }
 
 /* The byte level as pre-tokenizer and as decoder.  Fields that only one of them uses are in both,
@@ -109,16 +109,15 @@ musec_status ms_tokenizer_json(ms_error *e, const ms_bpe *bpe, json_t **out)
     const int32_t   start = bpe != NULL ? bpe->start : MS_BYTES_START;
     json_t         *vocab = json_object(), *merges = json_array();
     byte_characters a;
-    bool            filled;
 
     make_alphabet(&a);
-    filled = bpe != NULL ? fill_bpe(&a, bpe, vocab, merges) : fill_bytes(&a, vocab);
-    *out   = json_pack("{s:s, s:n, s:n, s:[o], s:n, s:o, s:o, s:o, s:o}", "version", "1.0",
-                       "truncation", "padding", "added_tokens", special_token(start), "normalizer",
-                       "pre_tokenizer", byte_level(bpe != NULL), "post_processor", put_start(start),
-                       "decoder", byte_level(true), "model", bpe_model(vocab, merges));
-    if (filled && *out != NULL) return MUSEC_OK;
-    json_decref(*out);
-    *out = NULL;
-    return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the tokenizer");
+    if (bpe != NULL)
+        fill_bpe(&a, bpe, &vocab, &merges);
+    else
+        fill_bytes(&a, &vocab);
+    *out = json_pack("{s:s, s:n, s:n, s:[o], s:n, s:o, s:o, s:o, s:o}", "version", "1.0",
+                     "truncation", "padding", "added_tokens", special_token(start), "normalizer",
+                     "pre_tokenizer", byte_level(bpe != NULL), "post_processor", put_start(start),
+                     "decoder", byte_level(true), "model", bpe_model(vocab, merges));
+    return *out != NULL ? MUSEC_OK : ms_no_memory(e, "the tokenizer");
 }

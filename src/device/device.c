@@ -155,9 +155,11 @@ static musec_status create(musec_ctx **out, const char *device, ms_error *why)
         if (kind != NULL) return open_kind(kind, index, out, why);
         return unknown(why, device);
     }
-    for (size_t i = 0; i < COUNT(kinds) && st != MUSEC_OK; i++) {
+    for (size_t i = 0; i < COUNT(kinds) && st != MUSEC_OK && st != MUSEC_ENOMEM; i++) {
         st = open_kind(&kinds[i], 0, out, &failed);
-        if (st != MUSEC_OK && (kinds[i].is_likely == NULL || kinds[i].is_likely())) *why = failed;
+        if (st != MUSEC_OK && st != MUSEC_ENOMEM &&
+            (kinds[i].is_likely == NULL || kinds[i].is_likely()))
+            *why = failed;
     }
     if (st != MUSEC_OK) *why = failed;
     return st;

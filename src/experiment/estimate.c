@@ -18,6 +18,7 @@
 #include "core/process.h"
 #include "core/signals.h"
 #include "core/text.h"
+#include "experiment/pool.h"
 #include "report/runset.h"
 #include "train/schedule.h"
 
@@ -120,16 +121,17 @@ musec_status ms_estimate_open(ms_error *e, const ms_estimate_setup *setup, ms_es
 
     *out = (ms_estimate){ 0 };
     TRY(path_of(e, setup, path));
-    if (ms_json_read(&ignored, path, &out->file) == MUSEC_OK &&
-        (json_integer_value(json_object_get(out->file, "format")) != FORMAT ||
-         !json_is_object(json_object_get(out->file, "entries")) ||
-         json_equal(json_object_get(out->file, "machine"), machine) == 0)) {
+    st = ms_json_read(&ignored, path, &out->file);
+    if (st == MUSEC_ENOMEM) TRY(ms_fail(e, st, "%s", ignored.text));
+    if (st == MUSEC_OK && (json_integer_value(json_object_get(out->file, "format")) != FORMAT ||
+                           !json_is_object(json_object_get(out->file, "entries")) ||
+                           json_equal(json_object_get(out->file, "machine"), machine) == 0)) {
         json_decref(out->file);
         out->file = NULL;
     }
     if (out->file == NULL)
         out->file = json_pack("{s:i, s:O, s:{}}", "format", FORMAT, "machine", machine, "entries");
-    if (out->file == NULL) st = ms_fail(e, MUSEC_ENOMEM, "not enough memory");
+    st = out->file == NULL ? ms_no_memory(e, "the calibration") : MUSEC_OK;
     find_entry(setup, out);
 done:
     json_decref(machine);
@@ -324,7 +326,7 @@ done:
 }
 
 static musec_status read_optim(ms_error *e, const char *dir, const ms_grid_run *run, figures *f,
-                               json_t *classes)
+                               json_t **classes)
 {
     ms_runset    set   = { 0 };
     mean         plain = { 0 }, measured = { 0 };
@@ -340,9 +342,9 @@ static musec_status read_optim(ms_error *e, const char *dir, const ms_grid_run *
     }
     add_to(&f->logged, logged);
     optimizer_class(&run->config, name, sizeof name);
-    json_object_set_new(classes, name,
-                        json_pack("{s:f, s:f}", "ms", mean_of(&plain), "report_ms",
-                                  fmax(0.0, mean_of(&measured) - mean_of(&plain))));
+    ms_json_set(classes, name,
+                json_pack("{s:f, s:f}", "ms", mean_of(&plain), "report_ms",
+                          fmax(0.0, mean_of(&measured) - mean_of(&plain))));
 done:
     ms_runset_free(&set);
     return st;
@@ -354,9 +356,9 @@ static json_t *stages_json(const ms_train_config *cfg, const ms_schedule *schedu
     json_t *out = json_array();
     for (int i = 0; i < schedule->n_stages; i++) {
         const ms_train_stage *s = &schedule->stage[i];
-        json_array_append_new(out, json_pack("{s:f, s:f}", "ms_token",
-                                             mean_of(&f->stage[i]) / (double)s->batch,
-                                             "flops_token", ms_estimate_token_flops(cfg, s)));
+        ms_json_append(&out,
+                       json_pack("{s:f, s:f}", "ms_token", mean_of(&f->stage[i]) / (double)s->batch,
+                                 "flops_token", ms_estimate_token_flops(cfg, s)));
     }
     return out;
 }
@@ -373,7 +375,7 @@ static musec_status read_figures(ms_error *e, const char *dir, const calibration
     for (size_t i = 0; i < c->n_model; i++)
         TRY(read_model(e, dir, &c->grid.at[i], &f));
     for (size_t i = c->n_model; i < c->grid.n; i++)
-        TRY(read_optim(e, dir, &c->grid.at[i], &f, classes));
+        TRY(read_optim(e, dir, &c->grid.at[i], &f, &classes));
     TRY(ms_schedule_make(e, cfg, &schedule));
     *entry = json_pack(
         "{s:f, s:f, s:f, s:f, s:o, s:O}", "start_s",
@@ -388,17 +390,21 @@ done:
 }
 
 /* Keeps the entry; if the file cannot be written, it is still used this time. */
-static void save_entry(const ms_estimate_setup *setup, ms_log *log, json_t *entry, ms_estimate *est)
+static musec_status save_entry(ms_error *e, const ms_estimate_setup *setup, ms_log *log,
+                               json_t *entry, ms_estimate *est)
 {
-    char     path[MS_PATH_MAX], key[KEY_TEXT];
-    ms_error why = { "" };
+    char         path[MS_PATH_MAX], key[KEY_TEXT];
+    ms_error     why = { "" };
+    musec_status st;
 
     key_of(setup, calibrated_scale(setup->ask->scale), key);
-    json_object_set(json_object_get(est->file, "entries"), key, entry);
+    TRY(ms_json_put(e, json_object_get(est->file, "entries"), key, json_incref(entry)));
     find_entry(setup, est);
     if (ms_directory_make(&why, setup->out) != MUSEC_OK || path_of(&why, setup, path) != MUSEC_OK ||
         ms_json_write(&why, path, est->file) != MUSEC_OK)
         ms_log_say(log, MS_LOG_NORMAL, "warning: the calibration is not kept: %s", why.text);
+done:
+    return st;
 }
 
 musec_status ms_estimate_calibrate(ms_error *e, const ms_estimate_setup *setup, ms_log *log,
@@ -423,7 +429,7 @@ musec_status ms_estimate_calibrate(ms_error *e, const ms_estimate_setup *setup, 
     if (st == MUSEC_OK || *ms_stop_flag() != 0) /* otherwise the output of the failed run is kept */
         (void)ms_directory_remove(&ignored, dir);
     if (st != MUSEC_OK) goto done;
-    save_entry(setup, log, entry, est);
+    TRY(save_entry(e, setup, log, entry, est));
     ms_log_say(log, MS_LOG_NORMAL, "calibrated in %.0f s", c.wall_ms / MS_PER_S);
 done:
     json_decref(entry);
@@ -480,11 +486,11 @@ double ms_estimate_run(const ms_estimate *est, const ms_train_config *cfg)
 
 double ms_estimate_all(const ms_estimate *est, const ms_grid *grid, const ms_sweep_run *runs)
 {
-    const int width = est->width > 0 ? est->width : 1;
-    double   *busy  = calloc((size_t)width, sizeof *busy); /* when each slot is free */
-    double    last  = 0.0;
+    const int width               = est->width > 0 ? est->width : 1;
+    double    busy[MS_POOL_WIDTH] = { 0 }; /* when each slot is free */
+    double    last                = 0.0;
 
-    for (size_t i = 0; i < grid->n && busy != NULL; i++) {
+    for (size_t i = 0; i < grid->n; i++) {
         int first = 0;
         if (runs != NULL && ms_sweep_is_finished(&runs[i])) continue;
         for (int k = 1; k < width; k++)
@@ -493,8 +499,7 @@ double ms_estimate_all(const ms_estimate *est, const ms_grid *grid, const ms_swe
         if (!(busy[first] <= last)) last = busy[first];
         if (isnan(last)) break;
     }
-    free(busy);
-    return busy == NULL ? NAN : last;
+    return last;
 }
 
 void ms_estimate_text(double seconds, char *text, size_t bytes)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/embedded.h"
+#include "core/json_file.h"
 #include "core/names.h"
 #include "core/options.h"
 #include "core/text.h"
@@ -43,15 +44,17 @@ static int by_order(const void *a, const void *b)
 
 static musec_status read_file(ms_error *e, const ms_embedded_file *from, json_t *files)
 {
-    json_error_t where;
-    json_t *file = json_loadb((const char *)from->bytes, from->n, JSON_REJECT_DUPLICATES, &where);
+    ms_json_problem    why;
+    json_t            *file = NULL;
+    const musec_status st =
+        ms_json_parse((const char *)from->bytes, from->n, MS_JSON_ONCE, &why, &file);
+    if (st == MUSEC_ENOMEM) return ms_no_memory(e, "the grids");
     if (!json_is_object(file)) {
         json_decref(file);
-        return ms_fail(e, MUSEC_EFORMAT, "experiments/%s.json:%d: %s", from->name,
-                       file == NULL ? where.line : 1, file == NULL ? where.text : "no object");
+        return ms_fail(e, MUSEC_EFORMAT, "experiments/%s.json:%d: %s", from->name, why.line,
+                       st != MUSEC_OK ? why.text : "no object");
     }
-    if (json_object_set_new(files, from->name, file) != 0) return ms_no_memory(e, "the grids");
-    return MUSEC_OK;
+    return ms_json_put(e, files, from->name, file);
 }
 
 static musec_status read_item(ms_error *e, const char *name, const json_t *file, ms_experiment *out)
@@ -180,7 +183,7 @@ const json_t *ms_experiment_selected(const ms_experiments *all, const char *scal
 /* A new list; a single value becomes a list of one. */
 static json_t *as_list(const json_t *value)
 {
-    if (json_is_array(value)) return json_copy((json_t *)value);
+    if (json_is_array(value)) return ms_json_copy(value);
     return json_pack("[O]", value);
 }
 
@@ -220,10 +223,10 @@ static json_t *products(const json_t *a, const json_t *b)
     for (size_t i = 0; i < json_array_size(a); i++)
         for (size_t k = 0; k < json_array_size(b); k++) {
             json_t *value = product(json_array_get(a, i), json_array_get(b, k));
-            if (has_value(out, value))
+            if (value != NULL && has_value(out, value))
                 json_decref(value);
             else
-                json_array_append_new(out, value);
+                ms_json_append(&out, value);
         }
     return out;
 }
@@ -246,7 +249,7 @@ static musec_status read_list(ms_error *e, const context *c, const json_t *value
     if (star != NULL) second = find_list(c, star + 1);
     if (!json_is_array(first) || (star != NULL && !json_is_array(second)))
         return broken(e, c->item, "there is no list", text);
-    *out = star != NULL ? products(first, second) : json_copy((json_t *)first);
+    *out = star != NULL ? products(first, second) : ms_json_copy(first);
     return *out != NULL ? MUSEC_OK : ms_no_memory(e, "the grids");
 }
 
@@ -255,13 +258,13 @@ static musec_status read_list(ms_error *e, const context *c, const json_t *value
 /* A new row without the fields that the grid sets; by_threshold multiplies lr by the threshold. */
 static json_t *adapt_row(const json_t *row, const json_t *grid, bool by_threshold)
 {
-    json_t     *out = json_copy((json_t *)row);
+    json_t     *out = ms_json_copy(row);
     const char *key;
     json_t     *value;
 
     if (by_threshold) {
-        json_object_set_new(out, "lr",
-                            product(json_object_get(row, "lr"), json_object_get(row, "threshold")));
+        ms_json_set(&out, "lr",
+                    product(json_object_get(row, "lr"), json_object_get(row, "threshold")));
         json_object_del(out, "threshold");
     }
     json_object_foreach((json_t *)grid, key, value)
@@ -277,7 +280,7 @@ static musec_status add_selected(ms_error *e, const context *c, const json_t *gr
 {
     const json_t *table =
         ms_experiment_selected(c->all, c->scale_name, by_threshold ? "soft-musec" : optimizer);
-    json_t      *mine = json_copy((json_t *)grid), *rates = NULL, *rows = json_array();
+    json_t      *mine = ms_json_copy(grid), *rates = NULL, *rows = json_array();
     musec_status st = MUSEC_OK;
 
     if (table == NULL) TRY(broken(e, c->item, "the paper selected nothing for", optimizer));
@@ -287,12 +290,12 @@ static musec_status add_selected(ms_error *e, const context *c, const json_t *gr
     for (size_t i = 0; i < json_array_size(table); i++) {
         const json_t *row = json_array_get(table, i);
         if (rates == NULL || has_value(rates, json_object_get(row, "lr")))
-            json_array_append_new(rows, adapt_row(row, mine, by_threshold));
+            ms_json_append(&rows, adapt_row(row, mine, by_threshold));
     }
     json_object_del(mine, "lr");
-    json_object_set_new(mine, "optimizer", json_string(optimizer));
-    if (json_object_set(mine, "rows", rows) != 0 || json_array_append(grids, mine) != 0)
-        st = ms_no_memory(e, "the grids");
+    ms_json_set(&mine, "optimizer", json_string(optimizer));
+    ms_json_set(&mine, "rows", json_incref(rows));
+    st = ms_json_push(e, grids, json_incref(mine));
 done:
     json_decref(rates);
     json_decref(rows);
@@ -315,7 +318,7 @@ static musec_status fill_lists(ms_error *e, const context *c, json_t *grid)
         const char *text = json_string_value(value);
         if (text == NULL || text[0] != '@') continue;
         TRY(read_list(e, c, value, &list));
-        json_object_set_new(grid, key, list);
+        TRY(ms_json_put(e, grid, key, list));
     }
 done:
     return st;
@@ -323,22 +326,24 @@ done:
 
 static musec_status add_own(ms_error *e, const context *c, const json_t *from, json_t *grids)
 {
-    json_t      *grid       = json_deep_copy(from);
+    json_t      *grid       = ms_json_deep_copy(from);
     const char  *rows       = json_string_value(json_object_get(grid, "rows"));
     json_t      *optimizers = NULL;
-    musec_status st         = MUSEC_OK;
+    musec_status st         = grid == NULL ? ms_no_memory(e, "the grids") : MUSEC_OK;
 
+    if (st != MUSEC_OK) return st;
     json_object_del(grid, "scales");
     json_object_del(grid, "extent");
     TRY(fill_lists(e, c, grid));
     if (rows == NULL) {
-        if (json_array_append(grids, grid) != 0) st = ms_no_memory(e, "the grids");
+        st = ms_json_push(e, grids, json_incref(grid));
         goto done;
     }
     if (strcmp(rows, "selected") != 0 && strcmp(rows, "selected*threshold") != 0)
         TRY(broken(e, c->item, "rows must be an array, \"selected\" or \"selected*threshold\", not",
                    rows));
     optimizers = as_list(json_object_get(grid, "optimizer"));
+    if (optimizers == NULL) TRY(ms_no_memory(e, "the grids"));
     for (size_t i = 0; i < json_array_size(optimizers); i++)
         TRY(add_selected(e, c, grid, json_string_value(json_array_get(optimizers, i)),
                          strcmp(rows, "selected") != 0, grids));
@@ -354,7 +359,11 @@ static json_t *common_values(const json_t *values, const json_t *wanted)
     json_t *out = json_array(), *list = as_list(values);
     for (size_t i = 0; i < json_array_size(list); i++)
         if (has_value(wanted, json_array_get(list, i)))
-            json_array_append(out, json_array_get(list, i));
+            ms_json_append(&out, json_incref(json_array_get(list, i)));
+    if (list == NULL) {
+        json_decref(out);
+        out = NULL;
+    }
     json_decref(list);
     return out;
 }
@@ -364,25 +373,29 @@ static json_t *common_rows(const json_t *rows, const char *field, const json_t *
     json_t *out = json_array();
     for (size_t i = 0; i < json_array_size(rows); i++) {
         json_t *row = json_array_get(rows, i), *value = json_object_get(row, field);
-        if (value == NULL || has_value(wanted, value)) json_array_append(out, row);
+        if (value == NULL || has_value(wanted, value)) ms_json_append(&out, json_incref(row));
     }
     return out;
 }
 
 /* Narrows a grid to the wanted values of a field; *left: something is left of it. */
-static void narrow(json_t *grid, const char *field, const json_t *wanted, bool *left)
+static musec_status narrow(ms_error *e, json_t *grid, const char *field, const json_t *wanted,
+                           bool *left)
 {
-    json_t *value = json_object_get(grid, field), *rows = json_object_get(grid, "rows");
+    json_t      *value = json_object_get(grid, field), *rows = json_object_get(grid, "rows");
+    musec_status st = MUSEC_OK;
     if (value != NULL) {
         value = common_values(value, wanted);
         *left = *left && json_array_size(value) > 0;
-        json_object_set_new(grid, field, value);
+        TRY(ms_json_put(e, grid, field, value));
     }
     if (rows != NULL) {
         rows  = common_rows(rows, field, wanted);
         *left = *left && json_array_size(rows) > 0;
-        json_object_set_new(grid, "rows", rows);
+        TRY(ms_json_put(e, grid, "rows", rows));
     }
+done:
+    return st;
 }
 
 static musec_status add_grids(ms_error *e, const context *c, const ms_experiment *item, int depth,
@@ -405,10 +418,11 @@ static musec_status add_of_other(ms_error *e, const context *c, const json_t *fr
         json_object_foreach(only, field, value)
         {
             TRY(read_list(e, c, value, &wanted));
-            narrow(grid, field, wanted, &left);
+            st = narrow(e, grid, field, wanted, &left);
             json_decref(wanted);
+            if (st != MUSEC_OK) goto done;
         }
-        if (left) json_array_append(grids, grid);
+        if (left) TRY(ms_json_push(e, grids, json_incref(grid)));
     }
 done:
     json_decref(theirs);
@@ -498,8 +512,7 @@ static musec_status apply_set(ms_error *e, const ms_experiment_ask *ask, json_t 
         if (value == NULL)
             return ms_fail(e, MUSEC_EINVAL, "--set wants FIELD=VALUE, not '%s'", ask->set[i]);
         TRY(check_set(e, ask, field, value));
-        if (!ms_grid_set(description, field, value))
-            return ms_fail(e, MUSEC_EINVAL, "--set: %s must be text in UTF-8", field);
+        TRY(ms_grid_set(e, description, field, value));
     }
 done:
     return st;
@@ -512,32 +525,32 @@ static musec_status apply_seeds(ms_error *e, const ms_experiment_ask *ask, size_
     const size_t   last  = ask->n_seeds > 0 ? ask->n_seeds - 1 : 0;
     const unsigned n     = ask->n_seeds > 0 ? ask->seeds[set < last ? set : last] : 1;
     json_t        *seeds = json_array();
-    bool           whole = true;
+    musec_status   st    = MUSEC_OK;
 
     for (unsigned i = 0; i < n; i++)
-        if (json_array_append_new(seeds, json_integer((json_int_t)i)) != 0) whole = false;
+        ms_json_append(&seeds, json_integer((json_int_t)i));
     for (size_t i = 0; i < json_array_size(grids); i++)
         if (json_object_get(json_array_get(grids, i), "seed") == NULL)
-            json_object_set(json_array_get(grids, i), "seed", seeds);
+            TRY(ms_json_put(e, json_array_get(grids, i), "seed", json_incref(seeds)));
+done:
     json_decref(seeds);
-    return whole ? MUSEC_OK : ms_no_memory(e, "the grids");
+    return st;
 }
 
 static musec_status describe_set(ms_error *e, const context *c, const ms_experiment *item,
                                  const ms_experiment_ask *ask, size_t set, json_t *out)
 {
-    json_t *settings = json_copy(json_object_get(c->shared, "set")), *grids = json_array();
-    json_t *description =
-        json_pack("{s:s, s:o, s:o}", "preset", c->scale_name, "set", settings, "grids", grids);
+    json_t      *settings = ms_json_copy(json_object_get(c->shared, "set")), *grids, *description;
     musec_status st;
 
-    if (description == NULL || json_array_append_new(out, description) != 0)
-        return ms_no_memory(e, "the grids");
-    json_object_update(settings, json_object_get(c->scale, "set"));
+    ms_json_update(&settings, json_object_get(c->scale, "set"));
+    description = json_pack("{s:s, s:o, s:[]}", "preset", c->scale_name, "set", settings, "grids");
+    TRY(ms_json_push(e, out, description));
+    grids = json_object_get(description, "grids");
     TRY(add_grids(e, c, item, 0, grids));
     TRY(apply_seeds(e, ask, set, grids));
     if (set < ask->n_data &&
-        json_object_set_new(settings, "data", json_string(ask->data[set])) != 0)
+        ms_json_put(e, settings, "data", json_string(ask->data[set])) != MUSEC_OK)
         return ms_fail(e, MUSEC_EINVAL, "--data wants names in UTF-8, to go into config.json");
     TRY(apply_set(e, ask, description));
 done:

@@ -56,7 +56,7 @@ musec_status ms_paper_list(ms_error *e, const ms_paper *p);
 
 /* paper_page.c: the page of an item, whose path is printed or goes into `result`; of the verdict
  * also what it found.  Notes go to the log. */
-musec_status ms_paper_page(ms_error *e, ms_paper *p, const ms_paper_item *item, json_t *result);
+musec_status ms_paper_page(ms_error *e, ms_paper *p, const ms_paper_item *item, json_t **result);
 
 /* paper_tables.c: what comes from the presets and the paper rather than from runs. */
 void ms_paper_architecture(const ms_paper *p, const ms_experiment *item, ms_page *page);
@@ -67,6 +67,6 @@ void ms_paper_selected(const ms_paper *p, const ms_experiment *item, ms_page *pa
  * --dry-run; then its sections. */
 musec_status ms_paper_theory_runs(ms_error *e, ms_paper *p, const ms_experiment *item);
 musec_status ms_paper_theory(ms_error *e, ms_paper *p, const ms_experiment *item, ms_page *page,
-                             json_t *result);
+                             json_t **result);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/json_file.h"
 #include "core/table.h"
 #include "experiment/theory_suite.h"
 
@@ -118,16 +119,17 @@ static musec_status print_json(ms_error *e, const ms_paper *p, const ms_estimate
     for (size_t i = 0; i < p->all.n; i++) {
         const ms_experiment *item = &p->all.at[i];
         json_t              *one  = json_object();
-        json_object_set_new(one, "item", json_string(item->name));
-        json_object_set(one, "aliases", json_object_get(item->file, "aliases"));
-        ms_json_add(one,
+        ms_json_set(&one, "item", json_string(item->name));
+        if (json_object_get(item->file, "aliases") != NULL)
+            ms_json_set(&one, "aliases", json_incref(json_object_get(item->file, "aliases")));
+        ms_json_add(&one,
                     "title=%s shows=%s runs=%lld finished=%lld to_go_s=%g full_runs=%lld "
                     "full_to_go_s=%g data=%s",
                     item->title, item->shows, (long long)rows[i].runs, (long long)rows[i].finished,
                     rows[i].left_s, (long long)rows[i].full, rows[i].full_s, data_of(p, &rows[i]));
-        json_array_append_new(items, one);
+        ms_json_append(&items, one);
     }
-    ms_json_add(all, "scale=%s at_once=%lld about?=%d items=%p", p->ask.scale,
+    ms_json_add(&all, "scale=%s at_once=%lld about?=%d items=%p", p->ask.scale,
                 (long long)est->width, est->about, (void *)items);
     return ms_json_finish(e, all, p->to);
 }

@@ -1,9 +1,10 @@
 /* paper_page.c - the page of an item: its notes, how it was made, its sections. */
-#define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/json_file.h"
+#include "core/memory_stream.h"
 #include "experiment/paper.h"
 #include "report/sections.h"
 #include "report/verdict.h"
@@ -59,9 +60,9 @@ static void put_command(const ms_paper *p, const ms_experiment *item, FILE *to)
 
 static musec_status begin(ms_error *e, const ms_paper *p, const ms_paper_item *item, ms_page *page)
 {
-    char  *lead = NULL, title[FILE_NAME];
-    size_t bytes;
-    FILE  *to = open_memstream(&lead, &bytes);
+    ms_memory_stream m;
+    FILE            *to = ms_memory_open(&m);
+    char            *lead, title[FILE_NAME];
 
     if (to == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the page");
     put_notes(item->item->file, to);
@@ -73,10 +74,8 @@ static musec_status begin(ms_error *e, const ms_paper *p, const ms_paper_item *i
         fputs("What --set says stands in place of what is said here. ", to);
     fputs("Made by: ", to);
     put_command(p, item->item, to);
-    if (fclose(to) != 0) {
-        free(lead);
-        return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the page");
-    }
+    lead = ms_memory_close(&m);
+    if (lead == NULL) return ms_no_memory(e, "the page");
     if (item->grid.n > 0)
         snprintf(title, sizeof title, "%s, %s", item->item->title, p->ask.scale);
     else
@@ -139,11 +138,11 @@ static json_t *claims_json(const ms_finding *findings, size_t n)
 {
     json_t *out = json_array();
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:s, s:o, s:s}", "id", findings[i].id,
-                                             "where", findings[i].where, "claim", findings[i].claim,
-                                             "measure", findings[i].measure, "result",
-                                             ms_json_string(findings[i].result), "verdict",
-                                             ms_verdict_word(findings[i].verdict)));
+        ms_json_append(&out,
+                       json_pack("{s:s, s:s, s:s, s:s, s:o, s:s}", "id", findings[i].id, "where",
+                                 findings[i].where, "claim", findings[i].claim, "measure",
+                                 findings[i].measure, "result", ms_json_string(findings[i].result),
+                                 "verdict", ms_verdict_word(findings[i].verdict)));
     return out;
 }
 
@@ -162,7 +161,7 @@ static void print_claims(FILE *to, const ms_finding *findings, size_t n, const m
 
 /* Adds the claims and their verdicts to the page, a markdown file, and stdout or `result`. */
 static musec_status add_verdict(ms_error *e, const ms_paper *p, const ms_compare *c,
-                                const char *markdown, ms_page *page, json_t *result)
+                                const char *markdown, ms_page *page, json_t **result)
 {
     const size_t n        = ms_verdict_find(c, false, NULL);
     ms_finding  *findings = calloc(n > 0 ? n : 1, sizeof *findings);
@@ -212,7 +211,7 @@ done:
 }
 
 static musec_status add_runs(ms_error *e, ms_paper *p, const ms_paper_item *item,
-                             const char *markdown, ms_page *page, json_t *result)
+                             const char *markdown, ms_page *page, json_t **result)
 {
     const char       *ids[SECTIONS];
     ms_report_options options = { .omit_times = p->args->omit_times != 0,
@@ -245,7 +244,7 @@ static musec_status file_of(ms_error *e, const ms_paper *p, const ms_paper_item 
     return ms_path_join(e, p->args->out, name, path);
 }
 
-musec_status ms_paper_page(ms_error *e, ms_paper *p, const ms_paper_item *item, json_t *result)
+musec_status ms_paper_page(ms_error *e, ms_paper *p, const ms_paper_item *item, json_t **result)
 {
     char                path[MS_PATH_MAX], markdown[MS_PATH_MAX];
     const ms_page_files files = { .html = path, .png_dir = p->args->png, .csv_dir = p->args->csv };
@@ -263,7 +262,7 @@ musec_status ms_paper_page(ms_error *e, ms_paper *p, const ms_paper_item *item, 
     if (item->grid.n > 0)
         TRY(add_runs(e, p, item, is_item(item, "verdict") ? markdown : NULL, &page, result));
     TRY(ms_page_write(e, &page, &files));
-    json_object_set_new(result, "page", ms_json_string(path));
+    ms_json_set(result, "page", ms_json_string(path));
     if (!p->args->json) fprintf(p->to, "%s\n", path);
 done:
     ms_page_free(&page);

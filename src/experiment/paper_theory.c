@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/json_file.h"
 #include "core/real.h"
 #include "experiment/theory_suite.h"
 #include "report/png.h"
@@ -68,6 +69,7 @@ static ms_theory_slope fit(const build *b, const series *c, const char *field)
     double         *y     = calloc(seeds * MAX_POINTS, sizeof *y);
     ms_theory_slope out   = { NAN, NAN, NAN, 0 };
 
+    if (y == NULL) b->page->out_of_memory = true;
     for (size_t i = 0; y != NULL && i < seeds; i++)
         for (size_t k = 0; k < c->n; k++)
             y[i * c->n + k] = value_of(c->at[k], i, field);
@@ -143,17 +145,17 @@ static const char *beside_third(const ms_theory_slope *s)
     return s->high < third ? "steeper" : s->low > third ? "flatter" : "agrees";
 }
 
-static void note_slope(const build *b, const char *suite, const ms_theory_point *p,
+static void note_slope(build *b, const char *suite, const ms_theory_point *p,
                        const ms_theory_slope *s)
 {
     json_t *one = json_object();
-    ms_json_add(one, "suite=%s problem=%s method=%s sigma=%g slope=%g low=%g high=%g", suite,
+    ms_json_add(&one, "suite=%s problem=%s method=%s sigma=%g slope=%g low=%g high=%g", suite,
                 p->problem, p->label, p->sigma, s->mean, s->low, s->high);
-    json_array_append_new(b->slopes, one);
+    ms_json_append(&b->slopes, one);
 }
 
 /* Adds the slope, the values at the end of the curve, and how many runs are within the bound. */
-static void add_row(const build *b, ms_table *t, const char *suite, const series *c, bool by_rank)
+static void add_row(build *b, ms_table *t, const char *suite, const series *c, bool by_rank)
 {
     const ms_theory_point *last  = c->last;
     const size_t           seeds = (size_t)b->s->seeds;
@@ -225,8 +227,8 @@ static size_t list_series(const build *b, const char *suite, series out[MAX_SERI
     return n;
 }
 
-static void add_table(const build *b, ms_section *section, const char *suite, const series *all,
-                      size_t n, const char *caption)
+static void add_table(build *b, ms_section *section, const char *suite, const series *all, size_t n,
+                      const char *caption)
 {
     const bool by_rank = n > 0 && all[0].first->rank > 0;
     ms_table   t       = { .align = "" };
@@ -332,7 +334,7 @@ static void add_problem_panels(const build *b, ms_figure *f, const json_t *spec,
     }
 }
 
-static void add_section(const build *b, const char *suite, const json_t *spec)
+static void add_section(build *b, const char *suite, const json_t *spec)
 {
     const json_t *words   = json_object_get(spec, "words"),
                  *figures = json_object_get(spec, "figures");
@@ -342,6 +344,7 @@ static void add_section(const build *b, const char *suite, const json_t *spec)
     char         id[ID];
     ms_section  *section;
 
+    if (all == NULL) b->page->out_of_memory = true;
     snprintf(id, sizeof id, "theory-%s", suite);
     section = ms_page_section(b->page, id, text_of(spec, "title"), text_of(spec, "shows"));
     for (size_t i = 0; i < json_array_size(words); i++)
@@ -397,7 +400,7 @@ done:
 }
 
 musec_status ms_paper_theory(ms_error *e, ms_paper *p, const ms_experiment *item, ms_page *page,
-                             json_t *result)
+                             json_t **result)
 {
     ms_theory_suites s = { 0 };
     build            b = { .s = &s, .page = page, .slopes = json_array() };
@@ -418,7 +421,8 @@ musec_status ms_paper_theory(ms_error *e, ms_paper *p, const ms_experiment *item
     {
         add_section(&b, suite, spec);
     }
-    json_object_set(result, "slopes", b.slopes);
+    ms_json_set(result, "slopes", b.slopes);
+    b.slopes = NULL;
 done:
     json_decref(b.slopes);
     ms_theory_suites_free(&s);

@@ -13,10 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/clock.h"
 #include "core/directory.h"
+#include "core/file.h"
+#include "core/memory_stream.h"
 #include "core/process.h"
 #include "core/signals.h"
 #include "device/gpus.h"
@@ -148,9 +151,10 @@ static void draw(const sweep *w)
                                             MS_SWEEP_DIVERGED,    MS_SWEEP_FAILED,
                                             MS_SWEEP_INTERRUPTED, MS_SWEEP_WAITING };
     const double                left    = time_left(w);
-    size_t                      n[MS_SWEEP_STATES], bytes;
-    char                        time[32], *text = NULL;
-    FILE                       *to = open_memstream(&text, &bytes);
+    size_t                      n[MS_SWEEP_STATES];
+    char                        time[32], *text;
+    ms_memory_stream            m;
+    FILE                       *to = ms_memory_open(&m);
 
     if (to == NULL) return; /* the next turn tries again */
     ms_sweep_count(w->s, w->runs, n);
@@ -166,7 +170,8 @@ static void draw(const sweep *w)
         fprintf(to, ", about %s left", time);
     fputc('\n', to);
     draw_runs(w, to);
-    if (fclose(to) == 0) ms_log_block(w->s->log, text);
+    text = ms_memory_close(&m);
+    if (text != NULL) ms_log_block(w->s->log, text);
     free(text);
 }
 
@@ -251,6 +256,36 @@ static void set_args(sweep *w, size_t i, int slot)
     w->args[n] = NULL;
 }
 
+/* A run whose checkpoints are to be removed at its end has this file, so that another sweep removes
+ * them if this one does not live that long. */
+static musec_status marker_of(ms_error *e, const sweep *w, size_t i, char path[MS_PATH_MAX])
+{
+    char         dir[MS_PATH_MAX];
+    musec_status st;
+    TRY(ms_path_join(e, w->s->out, w->s->grid->at[i].name, dir));
+    TRY(ms_path_join(e, dir, ".checkpoint-is-temporary", path));
+done:
+    return st;
+}
+
+static musec_status mark_checkpoints(ms_error *e, const sweep *w, size_t i)
+{
+    char         path[MS_PATH_MAX];
+    ms_out_file  out = { 0 };
+    musec_status st;
+    TRY(marker_of(e, w, i, path));
+    if (w->s->keep_checkpoints) {
+        if (remove(path) != 0 && errno != ENOENT)
+            st = ms_fail(e, MUSEC_EIO, "%s: cannot remove (%s)", path, strerror(errno));
+        goto done;
+    }
+    TRY(ms_out_open(e, path, &out));
+    TRY(ms_out_commit(e, &out));
+done:
+    ms_out_abandon(&out);
+    return st;
+}
+
 static musec_status on_start(ms_error *e, void *arg, size_t job, int slot, ms_pool_answer *answer)
 {
     sweep       *w  = arg;
@@ -275,6 +310,7 @@ static musec_status on_start(ms_error *e, void *arg, size_t job, int slot, ms_po
         goto done;
     }
     TRY(write_config(e, w, i));
+    TRY(mark_checkpoints(e, w, i));
     if (ftruncate(fd, 0) != 0) TRY(ms_fail(e, MUSEC_EIO, "%s: cannot write there", w->dir));
     set_args(w, i, slot);
     w->jobs[job].args   = w->args;
@@ -290,12 +326,20 @@ done:
 /* Nothing depends on it, so a failure is only a warning. */
 static void remove_checkpoints(const sweep *w, size_t i)
 {
-    char     dir[MS_PATH_MAX], path[MS_PATH_MAX];
+    char     dir[MS_PATH_MAX], path[MS_PATH_MAX], marker[MS_PATH_MAX];
     ms_error e = { "" };
     if (ms_path_join(&e, w->s->out, w->s->grid->at[i].name, dir) != MUSEC_OK ||
         ms_path_join(&e, dir, "checkpoint", path) != MUSEC_OK ||
-        ms_directory_remove(&e, path) != MUSEC_OK)
+        ms_directory_remove(&e, path) != MUSEC_OK || marker_of(&e, w, i, marker) != MUSEC_OK ||
+        ms_directory_remove(&e, marker) != MUSEC_OK)
         ms_log_say(w->s->log, MS_LOG_NORMAL, "warning: %s", e.text);
+}
+
+static bool is_marked(const sweep *w, size_t i)
+{
+    char        path[MS_PATH_MAX];
+    struct stat info;
+    return marker_of(NULL, w, i, path) == MUSEC_OK && stat(path, &info) == 0;
 }
 
 static void log_end(const sweep *w, size_t i)
@@ -429,7 +473,11 @@ static void choose_jobs(sweep *w)
 {
     for (size_t i = 0; i < w->s->grid->n; i++) {
         const ms_train_config *cfg = &w->s->grid->at[i].config;
-        if (ms_sweep_is_finished(&w->runs[i])) continue;
+        if (ms_sweep_is_finished(&w->runs[i])) {
+            if (is_marked(w, i) && w->s->keep_checkpoints) (void)mark_checkpoints(NULL, w, i);
+            if (is_marked(w, i)) remove_checkpoints(w, i);
+            continue;
+        }
         w->run_of_job[w->n_jobs++] = i;
         w->work += work_of_step(cfg) * (double)cfg->steps;
         w->work_before += work_of_step(cfg) * (double)w->runs[i].steps;

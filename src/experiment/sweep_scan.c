@@ -68,7 +68,7 @@ static musec_status check_config(ms_error *e, const ms_sweep *s, size_t i)
     if (st == MUSEC_OK) st = ms_train_config_check(&why, &found);
     if (st != MUSEC_OK)
         return ms_fail(e, st, "%s; remove the directory to make the run anew", why.text);
-    field = ms_grid_differs(&found, want);
+    TRY(ms_grid_differs(e, &found, want, &field));
     if (field == NULL) return MUSEC_OK;
     if (ms_train_config_get(&found, field, before, sizeof before) != MUSEC_OK ||
         ms_train_config_get(want, field, after, sizeof after) != MUSEC_OK)
@@ -104,19 +104,25 @@ static void read_summary(const json_t *summary, ms_sweep_run *run)
 }
 
 /* Summaries of older versions do not tell whether a run stalled or diverged: its log does. */
-static void infer_old_outcome(const ms_sweep *s, size_t i, const json_t *summary, ms_sweep_run *run)
+static musec_status infer_old_outcome(ms_error *e, const ms_sweep *s, size_t i,
+                                      const json_t *summary, ms_sweep_run *run)
 {
-    char      dir[MS_PATH_MAX];
-    ms_error  unused;
-    ms_runset set = { 0 };
+    char         dir[MS_PATH_MAX];
+    ms_error     why = { "" };
+    ms_runset    set = { 0 };
+    musec_status st  = MUSEC_OK;
 
-    if (run->state != MS_SWEEP_DONE || json_object_get(summary, "unigram_loss") != NULL) return;
-    if (ms_path_join(&unused, s->out, s->grid->at[i].name, dir) == MUSEC_OK &&
-        ms_runset_add(&unused, &set, dir) == MUSEC_OK && set.n == 1) {
+    if (run->state != MS_SWEEP_DONE || json_object_get(summary, "unigram_loss") != NULL) return st;
+    TRY(ms_path_join(e, s->out, s->grid->at[i].name, dir));
+    st = ms_runset_add(&why, &set, dir);
+    if (st == MUSEC_OK && set.n == 1) {
         if (set.at[0].status == MS_RUN_STALLED) run->state = MS_SWEEP_STALLED;
         if (set.at[0].status == MS_RUN_DIVERGED) run->state = MS_SWEEP_DIVERGED;
     }
+    st = st == MUSEC_ENOMEM ? ms_fail(e, st, "%s", why.text) : MUSEC_OK;
+done:
     ms_runset_free(&set);
+    return st;
 }
 
 /* A run may go on with another device, and another precision unless the config names one. */
@@ -138,8 +144,8 @@ static musec_status check_changes(ms_error *e, const json_t *summary, const char
     for (size_t i = 0; i < json_array_size(changes); i++) {
         const char *key, *from, *to;
         json_int_t  step;
-        if (json_unpack(json_array_get(changes, i), "{s:I, s:s, s:s, s:s}", "step", &step, "key",
-                        &key, "from", &from, "to", &to) != 0 ||
+        if (!ms_json_get(json_array_get(changes, i), "step:i key:s from:s to:s", &step, &key, &from,
+                         &to) ||
             !is_asked_for(cfg, key))
             continue;
         return ms_fail(e, MUSEC_EINVAL,
@@ -159,10 +165,10 @@ musec_status ms_sweep_scan_run(ms_error *e, const ms_sweep *s, size_t i, ms_swee
     *run = (ms_sweep_run){ .loss = NAN, .val_loss = NAN, .time_s = NAN, .tok_s = NAN };
     TRY(check_config(e, s, i));
     TRY(path_in(e, s, i, "summary.json", path));
-    summary = json_load_file(path, 0, NULL); /* without a readable summary the run is resumed */
+    TRY(ms_json_find(e, path, MS_JSON_SEALED, &summary)); /* without one the run is resumed */
     if (summary != NULL) {
         read_summary(summary, run);
-        infer_old_outcome(s, i, summary, run);
+        TRY(infer_old_outcome(e, s, i, summary, run));
     }
     run->was_there = ms_sweep_is_finished(run);
     if (run->was_there) TRY(check_changes(e, summary, path, &s->grid->at[i].config));
@@ -173,24 +179,30 @@ done:
 
 /* ---- its data -------------------------------------------------------------------------------- */
 
-/* The fingerprint of the data that the config names, borrowed from the cache `known`.  NULL if they
- * cannot be read, which does not matter to a finished run. */
-static const json_t *data_of(const ms_train_config *cfg, json_t *known)
+/* Finds the fingerprint of the data of the config, borrowed from the cache `known`; NULL if
+ * they cannot be read, which does not matter to a finished run. */
+static musec_status data_of(ms_error *e, const ms_train_config *cfg, json_t *known,
+                            const json_t **out)
 {
     char          key[2 * MS_PATH_MAX + 64];
-    ms_error      unused;
+    ms_error      why  = { "" };
     json_t       *data = NULL;
     const json_t *found;
+    musec_status  st = MUSEC_OK;
 
     snprintf(key, sizeof key, "%s\n%s\n%lld %lld", cfg->data, cfg->val_data,
              (long long)cfg->tokenizer, (long long)cfg->model.vocab);
     found = json_object_get(known, key);
     if (found == NULL) {
-        if (ms_train_data(&unused, cfg, &data) != MUSEC_OK) data = json_null();
-        (void)json_object_set_new(known, key, data);
+        st = ms_train_data(&why, cfg, &data);
+        if (st == MUSEC_ENOMEM) TRY(ms_fail(e, st, "%s", why.text));
+        if (st != MUSEC_OK) data = json_null();
+        TRY(ms_json_put(e, known, key, data));
         found = json_object_get(known, key);
     }
-    return json_is_object(found) ? found : NULL;
+    *out = json_is_object(found) ? found : NULL;
+done:
+    return st;
 }
 
 /* Checks that a finished run was made from the data that are there now, if it recorded them. */
@@ -198,13 +210,13 @@ static musec_status check_data(ms_error *e, const ms_sweep *s, size_t i, json_t 
 {
     char          path[MS_PATH_MAX], how[MS_DATA_TEXT];
     json_t       *summary = NULL;
-    const json_t *was, *now;
+    const json_t *was, *now = NULL;
     musec_status  st;
 
     TRY(path_in(e, s, i, "summary.json", path));
-    summary = json_load_file(path, 0, NULL);
-    was     = json_object_get(summary, "data");
-    now     = was != NULL ? data_of(&s->grid->at[i].config, known) : NULL;
+    TRY(ms_json_find(e, path, MS_JSON_SEALED, &summary));
+    was = json_object_get(summary, "data");
+    if (was != NULL) TRY(data_of(e, &s->grid->at[i].config, known, &now));
     if (now != NULL && ms_train_data_differs(was, now, how))
         st = ms_fail(e, MUSEC_EINVAL,
                      "%s is of a run on other data: %s; put the old data back, take another --out, "
@@ -258,11 +270,12 @@ void ms_sweep_follow(const ms_sweep *s, size_t i, ms_sweep_run *run)
 
     if (path_in(NULL, s, i, "log.jsonl", path) != MUSEC_OK || read_tail(path, text) == 0) return;
     for (char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
-        *end = '\0';
-        if (end[1] == '\0') last = json_loads(line, 0, NULL);
+        *end           = '\0';
+        const size_t n = (size_t)(end - line);
+        if (end[1] == '\0') (void)ms_json_parse(line, n, MS_JSON_ANY_NAMES, NULL, &last);
         if (strstr(line, "\"val_loss\"") == NULL) continue;
         json_decref(val);
-        val = json_loads(line, 0, NULL);
+        (void)ms_json_parse(line, n, MS_JSON_ANY_NAMES, NULL, &val);
     }
     if (last != NULL) {
         run->steps  = json_integer_value(json_object_get(last, "step"));

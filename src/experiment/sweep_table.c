@@ -164,17 +164,14 @@ json_t *ms_sweep_json(const ms_sweep *s, const ms_sweep_run *runs)
         json_t            *one = json_object();
         char               dir[MS_PATH_MAX];
         if (ms_path_join(NULL, s->out, run->name, dir) != MUSEC_OK) dir[0] = '\0';
-        ms_json_add(one,
+        ms_json_add(&one,
                     "dir=%s key=%s optimizer=%s lr=%g status=%s was_there?=%d steps=%lld loss=%g "
                     "val_loss=%g time_s=%g config=%p",
                     dir, run->key, run->config.optim.name, run->config.optim.lr,
                     ms_sweep_state_name(runs[i].state), runs[i].was_there, (long long)runs[i].steps,
                     runs[i].loss, runs[i].val_loss, runs[i].time_s,
                     (void *)ms_train_config_json(&run->config));
-        if (json_array_append_new(all, one) != 0) {
-            json_decref(all);
-            return NULL;
-        }
+        ms_json_append(&all, one);
     }
     return all;
 }

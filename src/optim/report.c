@@ -143,6 +143,7 @@ void ms_report_span(const ms_step *s, const ms_span *span, ms_num threshold, con
             st = measure(opt, g, span->first + i, ms_mat_slice(before, i, 1), d,
                          ms_mat_slice(span->update, i, 1), values);
         if (st != MUSEC_OK) report_nothing(opt, out);
+        if (st == MUSEC_ENOMEM) opt->unmeasured = true;
         if (paths != NULL) memcpy(out->path, paths[i].path, sizeof paths[i].path);
     }
     free(values);
@@ -154,6 +155,7 @@ static musec_status find_report(const musec_optim *opt, size_t index, musec_opti
         const ms_group *g = &opt->groups[i];
         if (g->aux) continue;
         if (index < (size_t)g->count) {
+            if (opt->unmeasured) return MUSEC_ENOMEM;
             *report =
                 g->reports != NULL ? g->reports[index] : ms_report_empty(opt, g, (int64_t)index);
             return MUSEC_OK;

@@ -203,6 +203,10 @@ static musec_status convert_factor(musec_optim *opt, const ms_safetensors *s, do
     if (!ms_base_reads(ms_base_find(opt->cfg.base), "momentum-form")) return MUSEC_OK;
     const bool from_heavy = form != NULL && strcmp(form, "heavy-ball") == 0;
     const bool to_heavy   = opt->cfg.momentum_form == MUSEC_MOMENTUM_HEAVY;
+    if (form != NULL && !from_heavy && strcmp(form, "ema") != 0)
+        return ms_fail(&opt->d->error, MUSEC_EFORMAT,
+                       "%s: its momentum_form is \"%s\"; it must be ema or heavy-ball", s->path,
+                       form);
     if (from_heavy && !to_heavy) *factor = beta;
     if (!from_heavy && to_heavy && !(opt->cfg.beta > 0.0))
         return ms_fail(&opt->d->error, MUSEC_EFORMAT,

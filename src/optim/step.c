@@ -221,6 +221,7 @@ static musec_status step(musec_optim *opt, const musec_view *grads, size_t n_gra
                             .grad_factor = opt->grad_factor,
                             .report      = every > 0 && (opt->t + 1) % every == 0 };
     musec_status  st    = MUSEC_OK;
+    if (s.report) opt->unmeasured = false;
     TRY(ms_optim_prepare(opt));
     TRY(check_shapes(opt, grads, n_grads));
     TRY(ms_step_args_take(opt, args, &s.args));

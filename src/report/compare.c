@@ -4,13 +4,15 @@
  * options and the seed), of the method (the optimizer and its options that differ between runs of
  * one optimizer on one problem, except tuned ones) and of the setting.  Runs with equal keys belong
  * together, so sorting finds the groups. */
-#define _POSIX_C_SOURCE 200809L /* open_memstream, strdup */
+#define _POSIX_C_SOURCE 200809L /* strdup */
 #include "report/compare.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/json_file.h"
+#include "core/memory_stream.h"
 #include "report/compare_labels.h"
 
 /* Fields that do not affect what is compared. */
@@ -94,9 +96,9 @@ static char *problem_key(const ms_run *run)
     json_object_foreach(run->config, key, value)
     {
         if (ms_is_problem_field(key) && ms_run_text(run, key)[0] != '\0')
-            json_object_set(fields, key, value);
+            ms_json_set(&fields, key, json_incref(value));
     }
-    text = json_dumps(fields, JSON_SORT_KEYS | JSON_COMPACT);
+    text = ms_json_key(fields);
     json_decref(fields);
     return text;
 }
@@ -148,9 +150,8 @@ typedef struct option_names {
 /* "Soft Musec, exact", "Soft Musec, K=3", "Soft Musec, sharpness 4", "Muon, nesterov yes". */
 static char *method_label(const ms_run *run, const option_names *differing)
 {
-    char  *text  = NULL;
-    size_t bytes = 0;
-    FILE  *to    = open_memstream(&text, &bytes);
+    ms_memory_stream m;
+    FILE            *to = ms_memory_open(&m);
     if (to == NULL) return NULL;
     fputs(ms_optimizer_title(run->optimizer), to);
     for (size_t i = 0; i < differing->n; i++) {
@@ -163,9 +164,7 @@ static char *method_label(const ms_run *run, const option_names *differing)
         else
             fprintf(to, ", %s %s", option, value);
     }
-    if (fclose(to) == 0) return text;
-    free(text);
-    return NULL;
+    return ms_memory_close(&m);
 }
 
 /* ---- problems -------------------------------------------------------------------------------- */
@@ -196,7 +195,8 @@ static musec_status split_by_data(ms_error *e, counted_run *entries, size_t n)
         for (size_t k = i; differ && k < end; k++) {
             const ms_run *run = entries[k].run;
             if (run->data_sums == NULL) continue;
-            if (json_object_set_new(run->config, "data_sums", json_string(run->data_sums)) != 0)
+            if (ms_json_put(e, run->config, "data_sums", ms_json_string(run->data_sums)) !=
+                MUSEC_OK)
                 return ms_compare_no_memory(e);
             free(entries[k].problem_key);
             entries[k].problem_key = problem_key(run);

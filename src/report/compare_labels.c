@@ -1,10 +1,11 @@
 /* compare_labels.c - labels of data sets and problems, and notes on what is compared. */
-#define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/json_file.h"
+#include "core/memory_stream.h"
 #include "core/outcome.h"
 #include "core/real.h"
 #include "report/compare_labels.h"
@@ -24,9 +25,8 @@ static size_t path_bytes(const char *set, size_t n)
 /* "builtin", "fineweb", "fineweb + c4": last parts of the paths, without weights. */
 char *ms_set_label(const char *data)
 {
-    char  *text  = NULL;
-    size_t bytes = 0;
-    FILE  *to    = open_memstream(&text, &bytes);
+    ms_memory_stream m;
+    FILE            *to = ms_memory_open(&m);
     if (to == NULL) return NULL;
     for (const char *at = data; *at != '\0';) {
         const size_t n   = strcspn(at, ";");
@@ -38,9 +38,7 @@ char *ms_set_label(const char *data)
         fprintf(to, "%s%.*s", at == data ? "" : " + ", (int)(end - start), at + start);
         at += n + (at[n] == ';');
     }
-    if (fclose(to) == 0) return text;
-    free(text);
-    return NULL;
+    return ms_memory_close(&m);
 }
 
 /* ---- problems -------------------------------------------------------------------------------- */
@@ -61,10 +59,15 @@ static bool differ_in(const ms_problem *a, const ms_problem *b, const char *fiel
 /* Collects all fields of the problems with the name of this one. */
 static json_t *fields_of_same_name(const ms_compare *c, const ms_problem *p)
 {
-    json_t *fields = json_object();
-    for (size_t k = 0; k < c->n_problems; k++)
-        if (same_name(p, &c->problems[k]))
-            json_object_update_missing(fields, c->problems[k].first->config);
+    json_t     *fields = json_object(), *value;
+    const char *key;
+    for (size_t k = 0; k < c->n_problems; k++) {
+        if (!same_name(p, &c->problems[k])) continue;
+        json_object_foreach(c->problems[k].first->config, key, value)
+        {
+            if (json_object_get(fields, key) == NULL) ms_json_set(&fields, key, json_incref(value));
+        }
+    }
     return fields;
 }
 
@@ -116,16 +119,17 @@ musec_status ms_label_problems(ms_error *e, ms_runset *set, ms_compare *c)
 {
     musec_status st = MUSEC_OK;
     for (size_t i = 0; i < c->n_problems && st == MUSEC_OK; i++) {
-        size_t  bytes  = 0;
-        json_t *fields = fields_of_same_name(c, &c->problems[i]);
-        bool   *told   = calloc(c->n_problems, sizeof *told);
-        FILE   *to     = open_memstream(&c->problems[i].label, &bytes);
+        ms_memory_stream m;
+        json_t          *fields = fields_of_same_name(c, &c->problems[i]);
+        bool            *told   = calloc(c->n_problems, sizeof *told);
+        FILE            *to     = ms_memory_open(&m);
 
         if (fields != NULL && told != NULL && to != NULL)
             write_label(c, &c->problems[i], fields, told, to);
         else
             st = ms_compare_no_memory(e);
-        if (to != NULL && fclose(to) != 0) st = ms_compare_no_memory(e);
+        c->problems[i].label = ms_memory_close(&m);
+        if (c->problems[i].label == NULL) st = ms_compare_no_memory(e);
         if (st == MUSEC_OK) st = note_difference(e, set, c, i, fields);
         free(told);
         json_decref(fields);

@@ -1,8 +1,6 @@
 /* html.c - a self-contained page: it includes style and script, and plots are SVG. */
-#define _POSIX_C_SOURCE 200809L /* strndup */
 #include "report/html.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/embedded.h"
@@ -14,10 +12,11 @@ enum { SENTENCE = 120 };     /* a cell with more characters is a sentence */
 
 /* ---- text and tables ------------------------------------------------------------------------- */
 
-void ms_html_text(const char *text, FILE *to)
+static void put_text(const char *text, size_t n, FILE *to)
 {
-    size_t bytes;
-    for (; *text != '\0'; text += bytes == 0 ? 1 : bytes) {
+    const char *const end = text + n; /* between characters */
+    size_t            bytes;
+    for (; text < end; text += bytes == 0 ? 1 : bytes) {
         const unsigned char c = (unsigned char)*text;
         bytes                 = ms_text_char(text);
         switch (*text) {
@@ -38,6 +37,8 @@ void ms_html_text(const char *text, FILE *to)
         }
     }
 }
+
+void ms_html_text(const char *text, FILE *to) { put_text(text, strlen(text), to); }
 
 /* The text "does not hold: why" has the class b-does-not-hold. */
 void ms_html_badge(const char *tag, const char *kind, const char *text, FILE *to)
@@ -191,10 +192,10 @@ static void put_legend(const ms_figure *f, FILE *to)
 static void put_lines(const char *text, FILE *to)
 {
     while (text != NULL && *text != '\0') {
-        const size_t n    = strcspn(text, "\n");
-        char        *line = strndup(text, n);
-        put_element("p", NULL, line != NULL ? line : "", to);
-        free(line);
+        const size_t n = strcspn(text, "\n");
+        fputs("<p>", to);
+        put_text(text, n, to);
+        fputs("</p>\n", to);
         text += n + (text[n] != '\0');
     }
 }

@@ -7,6 +7,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "report/live.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,19 +58,22 @@ static void config_word(const json_t *config, const char *key, char word[MS_LIVE
     snprintf(word, MS_LIVE_WORD, "%s", text == NULL ? "" : text);
 }
 
-static void read_config(const char *path, ms_live_run *run)
+static musec_status read_config(ms_error *e, const char *path, ms_live_run *run)
 {
-    ms_error ignored = { "" };
-    json_t  *config  = NULL;
-    double   steps;
+    json_t      *config = NULL;
+    double       steps;
+    musec_status st;
 
-    if (ms_json_read(&ignored, path, &config) != MUSEC_OK) return; /* the next update may */
+    TRY(ms_json_find(e, path, MS_JSON_ONCE, &config));
+    if (config == NULL) return MUSEC_OK; /* the next update may find it whole */
     config_word(config, "optimizer", run->optimizer);
     config_word(config, "preset", run->preset);
     run->lr    = config_number(config, "lr");
     steps      = config_number(config, "steps");
     run->steps = steps >= 1.0 && steps < 1e15 ? (int64_t)steps : 0;
     json_decref(config);
+done:
+    return st;
 }
 
 static musec_status add_run(ms_error *e, ms_live *live, const char *dir)
@@ -98,7 +102,7 @@ static musec_status find_runs(ms_error *e, ms_live *live, const char *dir, int l
     if (exists(path)) return add_run(e, live, dir);
     if (levels == 0) return MUSEC_OK;
     st = ms_directory_names(e, dir, &names);
-    if (st != MUSEC_OK && levels < LEVELS) st = MUSEC_OK; /* removed since it was seen */
+    if (st == MUSEC_EIO && levels < LEVELS && !exists(dir)) st = MUSEC_OK; /* removed since */
     if (st != MUSEC_OK) goto done;
     for (size_t i = 0; i < names.n; i++) {
         if (ms_path_join(e, dir, names.at[i], path) != MUSEC_OK) continue; /* too deep */
@@ -148,10 +152,12 @@ static musec_status keep_val(ms_error *e, ms_live_run *run, int64_t step, double
 
 static musec_status read_line(ms_error *e, ms_live_run *run, const char *line, size_t bytes)
 {
-    json_t       *object = json_loadb(line, bytes, 0, NULL);
+    json_t       *object = NULL;
+    musec_status  st     = ms_json_parse(line, bytes, MS_JSON_ANY_NAMES, NULL, &object);
     const json_t *step   = json_object_get(object, "step");
-    musec_status  st     = MUSEC_OK;
 
+    if (st == MUSEC_ENOMEM) return ms_no_memory(e, "watching the runs");
+    st = MUSEC_OK;
     if (!json_is_integer(step)) {
         run->bad_lines++;
         goto done;
@@ -190,7 +196,10 @@ static musec_status read_log(ms_error *e, ms_live_run *run)
     if (line == NULL) return ms_no_memory(e, "watching the runs");
     TRY(ms_path_join(e, run->dir, "log.jsonl", path));
     f = fopen(path, "r");
-    if (f == NULL || fstat(fileno(f), &info) != 0) goto done; /* not there yet */
+    if (f == NULL && errno == ENOENT) goto done; /* not there yet */
+    if (f == NULL || fstat(fileno(f), &info) != 0)
+        TRY(ms_fail(e, errno == ENOMEM ? MUSEC_ENOMEM : MUSEC_EIO, "%s: cannot read (%s)", path,
+                    strerror(errno)));
     if (info.st_size < run->offset) forget(run);
     run->silent_s = difftime(time(NULL), info.st_mtime);
     if (fseeko(f, (off_t)run->offset, SEEK_SET) != 0) goto done;
@@ -204,6 +213,7 @@ static musec_status read_log(ms_error *e, ms_live_run *run)
         }
         run->offset = (int64_t)ftello(f);
     }
+    if (ferror(f)) st = ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", path, strerror(errno));
 done:
     if (f != NULL) fclose(f);
     free(line);
@@ -212,25 +222,28 @@ done:
 
 /* ---- status ---------------------------------------------------------------------------------- */
 
-static void read_status(ms_live_run *run)
+static musec_status read_status(ms_error *e, ms_live_run *run)
 {
-    char        path[MS_PATH_MAX + 16];
-    ms_error    ignored = { "" };
-    json_t     *summary = NULL;
-    const char *status;
-    double      patience = SILENT_S;
+    char         path[MS_PATH_MAX + 16];
+    json_t      *summary = NULL;
+    const char  *status;
+    double       patience = SILENT_S;
+    musec_status st;
 
     snprintf(path, sizeof path, "%s/summary.json", run->dir);
-    if (exists(path) && ms_json_read(&ignored, path, &summary) == MUSEC_OK) {
+    TRY(ms_json_find(e, path, MS_JSON_ONCE, &summary));
+    if (summary != NULL) {
         status = json_string_value(json_object_get(summary, "status"));
         snprintf(run->status, sizeof run->status, "%s", status == NULL ? "ended" : status);
         json_decref(summary);
-        return;
+        return MUSEC_OK;
     }
     if (run->step > 0 && run->time_s / (double)run->step * SILENT_STEPS > patience)
         patience = run->time_s / (double)run->step * SILENT_STEPS;
     snprintf(run->status, sizeof run->status, "%s",
              run->silent_s <= patience ? "running" : "silent");
+done:
+    return st;
 }
 
 bool ms_live_is_running(const ms_live_run *run) { return strcmp(run->status, "running") == 0; }
@@ -255,9 +268,9 @@ musec_status ms_live_update(ms_error *e, ms_live *live)
     }
     for (size_t i = 0; i < live->n; i++) {
         TRY(ms_path_join(e, live->at[i].dir, "config.json", path));
-        read_config(path, &live->at[i]); /* a run that is extended has more steps */
+        TRY(read_config(e, path, &live->at[i])); /* a run that is extended has more steps */
         TRY(read_log(e, &live->at[i]));
-        read_status(&live->at[i]);
+        TRY(read_status(e, &live->at[i]));
     }
 done:
     return st;
@@ -285,13 +298,13 @@ static json_t *run_json(const ms_live_run *run)
     json_t *loss = json_array(), *vals = json_array(), *lr = json_array();
 
     for (size_t i = 0; i < run->n_points; i++) {
-        json_array_append_new(loss, pair(run->points[i].step, run->points[i].loss));
-        json_array_append_new(lr, pair(run->points[i].step, run->points[i].lr));
+        ms_json_append(&loss, pair(run->points[i].step, run->points[i].loss));
+        ms_json_append(&lr, pair(run->points[i].step, run->points[i].lr));
     }
     if (run->n_points == 0 || run->points[run->n_points - 1].step != run->last.step)
-        if (run->step > 0) json_array_append_new(loss, pair(run->last.step, run->last.loss));
+        if (run->step > 0) ms_json_append(&loss, pair(run->last.step, run->last.loss));
     for (size_t i = 0; i < run->n_vals; i++)
-        json_array_append_new(vals, pair(run->vals[i].step, run->vals[i].loss));
+        ms_json_append(&vals, pair(run->vals[i].step, run->vals[i].loss));
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
                      "dir", ms_json_string(run->dir), "optimizer", ms_json_string(run->optimizer),
                      "preset", ms_json_string(run->preset), "status", ms_json_string(run->status),
@@ -304,13 +317,8 @@ static json_t *run_json(const ms_live_run *run)
 
 json_t *ms_live_json(const ms_live *live)
 {
-    json_t *runs = json_array(), *one;
-    for (size_t i = 0; i < live->n; i++) {
-        one = run_json(&live->at[i]);
-        if (one == NULL || json_array_append_new(runs, one) != 0) {
-            json_decref(runs);
-            return NULL;
-        }
-    }
+    json_t *runs = json_array();
+    for (size_t i = 0; i < live->n; i++)
+        ms_json_append(&runs, run_json(&live->at[i]));
     return json_pack("{s:o}", "runs", runs);
 }

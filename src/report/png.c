@@ -61,6 +61,27 @@ static musec_status convert(ms_error *e, const char *svg, const char *png)
     return MUSEC_OK;
 }
 
+/* On a full disk rsvg-convert may write a part of a picture and succeed: the last chunk of a whole
+ * one is IEND, with its checksum. */
+static musec_status check_end(ms_error *e, const char *png)
+{
+    static const unsigned char want[12] = {
+        0, 0, 0, 0, 'I', 'E', 'N', 'D', 0xae, 0x42, 0x60, 0x82
+    };
+    unsigned char end[sizeof want];
+    FILE         *f;
+    musec_status  st;
+
+    TRY(ms_file_open_read(e, png, &f));
+    if (fseek(f, -(long)sizeof end, SEEK_END) != 0 || fread(end, 1, sizeof end, f) != sizeof end ||
+        memcmp(end, want, sizeof end) != 0)
+        st = ms_fail(e, MUSEC_EIO, "%s: rsvg-convert wrote no whole picture: is the disk full?",
+                     png);
+    fclose(f);
+done:
+    return st;
+}
+
 musec_status ms_png_write(ms_error *e, const ms_figure *figure, const char *dir)
 {
     char         name[128], path[MS_PATH_MAX], svg[MS_PATH_MAX + 16], png[MS_PATH_MAX + 16];
@@ -74,6 +95,7 @@ musec_status ms_png_write(ms_error *e, const ms_figure *figure, const char *dir)
     snprintf(png, sizeof png, "%s.part", path);
     st = write_svg(e, figure, svg);
     if (st == MUSEC_OK) st = convert(e, svg, png);
+    if (st == MUSEC_OK) st = check_end(e, png);
     if (st == MUSEC_OK && rename(png, path) != 0)
         st = ms_fail(e, MUSEC_EIO, "%s: cannot write (%s)", path, strerror(errno));
     remove(svg);

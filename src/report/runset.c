@@ -13,7 +13,9 @@
 #include "core/file.h"
 #include "core/grow.h"
 #include "core/json_file.h"
+#include "core/memory_stream.h"
 #include "core/real.h"
+#include "core/sha256.h"
 #include "core/text.h"
 
 enum { MAX_DEPTH = 4 };
@@ -93,8 +95,8 @@ static json_t *as_text(const json_t *value)
     char    option[1024], *text;
     json_t *out;
     if (ms_json_option(value, option, sizeof option)) return json_string(option);
-    text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    out  = text != NULL ? json_string(text) : NULL;
+    text = ms_json_key(value);
+    out  = text != NULL ? ms_json_string(text) : NULL;
     free(text);
     return out;
 }
@@ -103,22 +105,20 @@ static musec_status read_config(ms_error *e, const char *dir, ms_run *run)
 {
     const double most_steps = 1e15; /* as the trainer has it */
     char         path[MS_PATH_MAX];
-    json_error_t why;
+    ms_error     why = { "" };
     json_t      *value;
     const char  *key;
     double       steps;
-    musec_status st = ms_path_join(e, dir, "config.json", path);
+    musec_status st;
 
-    if (st != MUSEC_OK) return st;
-    run->config = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
-    if (!json_is_object(run->config))
-        return ms_fail(e, MUSEC_EINVAL, "%s: line %d: %s; it must be the config of a run", path,
-                       run->config == NULL ? why.line : 1,
-                       run->config == NULL ? why.text : "not a JSON object");
+    TRY(ms_path_join(e, dir, "config.json", path));
+    st = ms_json_read(&why, path, &run->config);
+    if (st != MUSEC_OK)
+        return ms_fail(e, st == MUSEC_EFORMAT ? MUSEC_EINVAL : st,
+                       "%s; it must be the config of a run", why.text);
     json_object_foreach(run->config, key, value)
     {
-        if (!json_is_string(value) && json_object_set_new(run->config, key, as_text(value)) != 0)
-            return ms_no_memory(e, "the runs");
+        if (!json_is_string(value)) TRY(ms_json_put(e, run->config, key, as_text(value)));
     }
     run->optimizer = ms_run_text(run, "optimizer");
     run->lr        = ms_run_number(run, "lr");
@@ -130,36 +130,39 @@ static musec_status read_config(ms_error *e, const char *dir, ms_run *run)
             "%s: no config of a run: it must have an optimizer, an lr of 0 or more and steps",
             path);
     run->steps = (int64_t)steps;
-    return MUSEC_OK;
+done:
+    return st;
 }
 
 /* "steps 20 to 40 at step 20": a run resumed with such a change is not the one that its config
  * describes.  A change of the device is ignored, as comparisons ignore the config's device. */
 static musec_status read_changes(ms_error *e, const json_t *changes, ms_run *run)
 {
-    char   *text  = NULL;
-    size_t  bytes = 0, n = 0;
-    FILE   *to    = open_memstream(&text, &bytes);
-    json_t *value = NULL;
+    ms_memory_stream m;
+    FILE            *to = ms_memory_open(&m);
+    size_t           n  = 0;
+    char            *text;
+    json_t          *value;
 
     if (to == NULL) return ms_no_memory(e, "the runs");
     for (size_t i = 0; i < json_array_size(changes); i++) {
         const char *key, *from, *new_value;
         json_int_t  step;
-        if (json_unpack(json_array_get(changes, i), "{s:I, s:s, s:s, s:s}", "step", &step, "key",
-                        &key, "from", &from, "to", &new_value) != 0 ||
+        if (!ms_json_get(json_array_get(changes, i), "step:i key:s from:s to:s", &step, &key, &from,
+                         &new_value) ||
             strcmp(key, "device") == 0)
             continue;
         fprintf(to, "%s%s %s to %s at step %lld", n++ == 0 ? "" : ", ", key, from, new_value,
                 (long long)step);
     }
-    if (fclose(to) == 0) value = json_string(text);
+    text  = ms_memory_close(&m);
+    value = text == NULL ? NULL : ms_json_string(text);
     free(text);
     if (value == NULL) return ms_no_memory(e, "the runs");
     if (n == 0)
         json_decref(value);
-    else if (json_object_set_new(run->config, "resumed", value) != 0)
-        return ms_no_memory(e, "the runs");
+    else
+        return ms_json_put(e, run->config, "resumed", value);
     return MUSEC_OK;
 }
 
@@ -167,39 +170,37 @@ static musec_status read_changes(ms_error *e, const json_t *changes, ms_run *run
 static musec_status read_data_sums(ms_error *e, const json_t *data, ms_run *run)
 {
     static const char *const sides[] = { "train", "val" };
-    size_t                   bytes = 0, n = 0;
-    FILE                    *to;
+    ms_memory_stream         m;
+    size_t                   n = 0;
 
     if (!json_is_object(data)) return MUSEC_OK;
-    to = open_memstream(&run->data_sums, &bytes);
-    if (to == NULL) return ms_no_memory(e, "the runs");
+    if (ms_memory_open(&m) == NULL) return ms_no_memory(e, "the runs");
     for (size_t k = 0; k < COUNT(sides); k++) {
         const json_t *sets = json_object_get(data, sides[k]);
         for (size_t i = 0; i < json_array_size(sets); i++) {
             const char *sum = json_string_value(json_object_get(json_array_get(sets, i), "sha256"));
-            fprintf(to, "%s%.10s", n++ == 0 ? "" : "+", sum != NULL ? sum : "");
+            fprintf(m.to, "%s%.10s", n++ == 0 ? "" : "+", sum != NULL ? sum : "");
         }
     }
-    return fclose(to) == 0 ? MUSEC_OK : ms_no_memory(e, "the runs");
+    run->data_sums = ms_memory_close(&m);
+    return run->data_sums != NULL ? MUSEC_OK : ms_no_memory(e, "the runs");
 }
 
 /* No summary: the run goes on, or was killed.  *judged: its status tells whether it stalled. */
 static musec_status read_summary(ms_error *e, const char *dir, ms_run *run, bool *judged)
 {
     char         path[MS_PATH_MAX];
-    json_error_t why;
-    json_t      *summary;
+    json_t      *summary = NULL;
     const char  *status, *reason;
     musec_status st = ms_path_join(e, dir, "summary.json", path);
     struct stat  info;
 
-    if (st != MUSEC_OK || stat(path, &info) != 0) return st;
-    summary = json_load_file(path, 0, &why);
-    status  = json_string_value(json_object_get(summary, "status"));
-    reason  = json_string_value(json_object_get(summary, "reason"));
-    if (summary == NULL)
-        st = ms_fail(e, MUSEC_EINVAL, "%s: line %d: %s", path, why.line, why.text);
-    else if (status == NULL)
+    if (st != MUSEC_OK || (stat(path, &info) != 0 && errno == ENOENT)) return st;
+    st = ms_json_load(e, path, MS_JSON_SEALED, &summary);
+    if (st == MUSEC_EFORMAT) st = MUSEC_EINVAL;
+    status = json_string_value(json_object_get(summary, "status"));
+    reason = json_string_value(json_object_get(summary, "reason"));
+    if (st == MUSEC_OK && status == NULL)
         st = ms_fail(e, MUSEC_EINVAL, "%s: there is no \"status\"", path);
     for (ms_run_status s = MS_RUN_DONE; status != NULL && s <= MS_RUN_DIVERGED; s++)
         if (strcmp(status, ms_run_status_word(s)) == 0) run->status = s;
@@ -211,6 +212,7 @@ static musec_status read_summary(ms_error *e, const char *dir, ms_run *run, bool
         run->reason = strdup(reason);
         if (run->reason == NULL) st = ms_no_memory(e, "the runs");
     }
+    run->log      = json_incref(json_object_get(summary, "log"));
     run->computed = json_incref(json_object_get(summary, "computed"));
     run->made     = json_incref(json_object_get(summary, "made"));
     if (st == MUSEC_OK) st = read_changes(e, json_object_get(summary, "resumed"), run);
@@ -263,21 +265,46 @@ static musec_status add_line(ms_error *e, ms_run *run, const json_t *root, const
     return MUSEC_OK;
 }
 
+/* Checks what was read against the summary; older ones say nothing.  A log that lost its end is
+ * another matter: the cut is noted. */
+static musec_status check_log(ms_error *e, const ms_run *run, const char *path, int64_t bytes,
+                              ms_sha256 *sha)
+{
+    char        found[MS_SHA256_HEX];
+    const char *sum;
+    json_int_t  said;
+
+    ms_sha256_end(sha, found);
+    if (!ms_json_get(run->log, "bytes:i sha256:s", &said, &sum) || bytes < said ||
+        (bytes == said && strcmp(found, sum) == 0))
+        return MUSEC_OK;
+    return ms_fail(e, MUSEC_EINVAL,
+                   "%s: damaged: it is not the log of which summary.json has the sha256", path);
+}
+
 static musec_status read_log(ms_error *e, ms_runset *set, const char *dir, ms_run *run)
 {
     char         path[MS_PATH_MAX], *text = NULL;
     size_t       capacity = 0, number = 0;
-    FILE        *f = NULL;
+    FILE        *f     = NULL;
+    int64_t      bytes = 0;
     ssize_t      n;
+    ms_sha256    sha;
     musec_status st;
 
+    ms_sha256_init(&sha);
     TRY(ms_path_join(e, dir, "log.jsonl", path));
     TRY(ms_file_open_read(e, path, &f));
     while ((n = getline(&text, &capacity, f)) >= 0) {
-        json_error_t why;
-        json_t      *root = json_loadb(text, (size_t)n, 0, &why);
+        ms_json_problem why;
+        json_t         *root = NULL;
+        st                   = ms_json_parse(text, (size_t)n, MS_JSON_ANY_NAMES, &why, &root);
+        ms_sha256_add(&sha, text, (size_t)n);
+        bytes += n;
         number++;
-        if (json_is_object(root))
+        if (st == MUSEC_ENOMEM)
+            st = ms_no_memory(e, "the runs");
+        else if (json_is_object(root))
             st = add_line(e, run, root, path, number);
         else if (text[n - 1] != '\n') /* only the last line can lack its end */
             st = ms_runset_note(e, set, "%s: line %zu is cut off and left out", path, number);
@@ -287,7 +314,10 @@ static musec_status read_log(ms_error *e, ms_runset *set, const char *dir, ms_ru
         json_decref(root);
         if (st != MUSEC_OK) goto done;
     }
-    if (ferror(f)) st = ms_fail(e, MUSEC_EIO, "%s: %s", path, strerror(errno));
+    if (!feof(f)) /* getline() fails without memory, too */
+        TRY(ms_fail(e, errno == ENOMEM ? MUSEC_ENOMEM : MUSEC_EIO, "%s: %s", path,
+                    strerror(errno)));
+    TRY(check_log(e, run, path, bytes, &sha));
 done:
     free(text);
     if (f != NULL) fclose(f);
@@ -300,6 +330,7 @@ static void free_run(ms_run *run)
     free(run->reason);
     free(run->data_sums);
     free(run->lines);
+    json_decref(run->log);
     json_decref(run->computed);
     json_decref(run->made);
     json_decref(run->config);

@@ -51,6 +51,7 @@ typedef struct ms_run {
     double        lr, threshold; /* threshold NaN where it is a rule such as rms:2 */
     ms_run_status status;        /* no summary, interrupted, nothing validated: unfinished */
     char         *reason;        /* why it stalled or diverged, or NULL */
+    json_t       *log;           /* what its summary says of its log; NULL: nothing */
     double        unigram_loss;  /* of its training data; NaN: unknown */
     bool          learned;       /* more than the frequencies of tokens (core/outcome.h) */
     json_t       *computed;      /* from the summary: values in place of `auto`; NULL: unknown */

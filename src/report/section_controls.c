@@ -142,7 +142,7 @@ static void control_panel(const ms_compare *c, const panel_of *of, ms_figure *f)
         scaled_curve(c, of, f, p);
     }
     ms_panel_symbols(f, p);
-    ms_plot_limit(p);
+    ms_plot_limit(f, p);
 }
 
 /* Does the method have a control?  Lists the rates at which Muon is missing. */

@@ -35,7 +35,7 @@ static void rate_panel(const ms_compare *c, size_t problem, ms_figure *f)
             ms_plot_add(f, curve, c->methods[m].label, ms_compare_best(c, problem, m, c->rates[i]));
     }
     ms_panel_symbols(f, p);
-    ms_plot_limit(p);
+    ms_plot_limit(f, p);
 }
 
 void ms_build_loss_lr(ms_section_builder *b)
@@ -134,7 +134,7 @@ static void step_panel(ms_section_builder *b, size_t problem, bool rms, ms_figur
     for (size_t m = 0; m < b->c->n_methods; m++)
         if (ms_plot_drawn(b->c, problem, m)) step_curve(b, problem, m, rms, f, p);
     ms_panel_symbols(f, p);
-    ms_plot_limit(p);
+    ms_plot_limit(f, p);
 }
 
 void ms_build_effective_step(ms_section_builder *b)

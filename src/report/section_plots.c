@@ -375,7 +375,7 @@ void ms_plot_add(ms_figure *f, ms_curve *curve, const char *label, const ms_sett
     ms_curve_point(f, curve, ms_plot_point(s->lr, s), "%s", tip);
 }
 
-void ms_plot_limit(ms_panel *p)
+void ms_plot_limit(ms_figure *f, ms_panel *p)
 {
     double *y = NULL, reach;
     size_t  n = 0, capacity = 0;
@@ -384,7 +384,10 @@ void ms_plot_limit(ms_panel *p)
     for (size_t i = 0; i < p->n; i++)
         capacity += p->curves[i].n;
     y = malloc((capacity > 0 ? capacity : 1) * sizeof *y);
-    if (y == NULL) return; /* the axis range is then not limited */
+    if (y == NULL) {
+        f->out_of_memory = true;
+        return;
+    }
     for (size_t i = 0; i < p->n; i++)
         for (size_t k = 0; k < p->curves[i].n; k++)
             if (isfinite(p->curves[i].at[k].y)) y[n++] = p->curves[i].at[k].y;

@@ -89,7 +89,7 @@ const char *ms_plot_run_name(const ms_run *run); /* its directory's name */
 ms_point ms_plot_point(double x, const ms_setting *s);
 /* Limits y so that a few high points do not flatten a panel: if one is more than three times as far
  * above the lowest as three quarters of them are, the upper limit is twice as far. */
-void ms_plot_limit(ms_panel *p);
+void ms_plot_limit(ms_figure *f, ms_panel *p);
 /* Sets the figure's caption: the text, the meaning of bands, crosses and values above a panel if
  * there are any, and the conditions of the problem (n_problems: of all; c NULL: none). */
 void ms_plot_caption(const ms_compare *c, size_t problem, ms_figure *f, const char *fmt, ...)

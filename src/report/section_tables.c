@@ -1,9 +1,9 @@
 /* section_tables.c - the stability table, the selected settings, and the list of all runs. */
-#define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/memory_stream.h"
 #include "report/section_plots.h"
 
 /* Adds a loss, with how many of the runs stalled or diverged; NULL: not run. */
@@ -286,15 +286,15 @@ static const ms_setting *setting_of(const ms_compare *c, const ms_run *run)
 /* Writes the status and the reason for it as two columns of CSV. */
 static void status_fields(ms_table *t, const ms_run *run)
 {
-    char  *text  = NULL;
-    size_t bytes = 0;
-    FILE  *to    = open_memstream(&text, &bytes);
+    ms_memory_stream m;
+    char            *text;
 
-    if (to != NULL) {
-        fprintf(to, "%s,", ms_run_status_word(run->status));
-        ms_csv_text(run->reason != NULL ? run->reason : "", to);
-        if (fclose(to) != 0) text[0] = '\0';
+    if (ms_memory_open(&m) != NULL) {
+        fprintf(m.to, "%s,", ms_run_status_word(run->status));
+        ms_csv_text(run->reason != NULL ? run->reason : "", m.to);
     }
+    text = ms_memory_close(&m);
+    if (text == NULL) t->out_of_memory = true;
     ms_table_is_fields(t, "%s", text != NULL ? text : ",");
     free(text);
 }

@@ -31,12 +31,11 @@
 #include "core/directory.h"
 #include "core/grow.h"
 #include "core/json_file.h"
-#include "core/sha256.h"
+#include "core/seal.h"
 
 #define STATE_MAX (64 << 20)
-#define TAIL      "\"\n}\n" /* follows the digits of state.json's own checksum */
 
-enum { TAIL_BYTES = sizeof TAIL - 1, DIGITS = MS_SHA256_HEX - 1, WARNING_BYTES = 1024 };
+enum { WARNING_BYTES = 1024 };
 
 static const char *const tensor_files[] = { "model.safetensors", "optim.safetensors" };
 
@@ -50,14 +49,6 @@ static musec_status io_failed(ms_error *e, const char *path, const char *what)
 static musec_status no_memory(ms_error *e, const char *path)
 {
     return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
-}
-
-static void checksum(const char *text, size_t bytes, char sum[MS_SHA256_HEX])
-{
-    ms_sha256 s;
-    ms_sha256_init(&s);
-    ms_sha256_add(&s, text, bytes);
-    ms_sha256_end(&s, sum);
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -207,18 +198,18 @@ static musec_status write_state(ms_error *e, const char *part, const json_t *sta
     musec_status st;
 
     TRY(ms_path_join(e, part, "state.json", path));
-    memset(blank, '0', DIGITS);
-    blank[DIGITS] = '\0';
-    root          = json_pack("{s:o,s:o,s:s}", "state", json_deep_copy(state), "files",
-                              json_deep_copy(files), "sha256", blank);
-    text          = root == NULL ? NULL : ms_json_dump(root, 1);
+    memset(blank, '0', MS_SEAL_DIGITS);
+    blank[MS_SEAL_DIGITS] = '\0';
+    root = json_pack("{s:O,s:O,s:s}", "state", state, "files", files, "sha256", blank);
+    text = root == NULL ? NULL : ms_json_dump(root, 1);
     if (text == NULL) TRY(no_memory(e, path));
-    head = strlen(text) - DIGITS - (TAIL_BYTES - 1); /* the dump has no newline at its end */
-    checksum(text, head, sum);
+    head = strlen(text) - MS_SEAL_DIGITS -
+           (MS_SEAL_TAIL_BYTES - 1); /* the dump has no newline at its end */
+    ms_seal_make(text, head, sum);
     TRY(ms_out_open(e, path, &out));
     TRY(ms_out_write(e, &out, text, head));
-    TRY(ms_out_write(e, &out, sum, DIGITS));
-    TRY(ms_out_write(e, &out, TAIL, TAIL_BYTES));
+    TRY(ms_out_write(e, &out, sum, MS_SEAL_DIGITS));
+    TRY(ms_out_write(e, &out, MS_SEAL_TAIL, MS_SEAL_TAIL_BYTES));
     TRY(ms_out_commit(e, &out));
 done:
     ms_out_abandon(&out);
@@ -236,6 +227,28 @@ static musec_status measure(ms_error *e, const char *path, int64_t *bytes, char 
     return ms_sha256_file(e, path, sum);
 }
 
+static musec_status read_state(ms_error *e, const char *path, json_t **out);
+
+/* Reads what was written as a resumed run will read it, before it gets its name.  The checksums of
+ * the tensor files were taken from the files just now. */
+static musec_status read_back(ms_error *e, const char *part, ms_checkpoint_check *check)
+{
+    char          path[MS_PATH_MAX];
+    json_t       *root = NULL;
+    ms_checkpoint c    = { .step = -1 };
+    musec_status  st;
+
+    TRY(ms_path_join(e, part, "state.json", path));
+    TRY(read_state(e, path, &root));
+    snprintf(c.dir, sizeof c.dir, "%s", part);
+    c.state = json_object_get(root, "state");
+    c.step  = (int64_t)json_integer_value(json_object_get(c.state, "step"));
+    if (check != NULL) TRY(check(e, &c));
+done:
+    json_decref(root);
+    return st;
+}
+
 /* Writes all files of a checkpoint into the directory `part`, and syncs them. */
 static musec_status write_files(ms_error *e, const char *part, const ms_checkpoint_writer *writer,
                                 const json_t *state)
@@ -250,14 +263,13 @@ static musec_status write_files(ms_error *e, const char *part, const ms_checkpoi
         TRY((i == 0 ? writer->model : writer->optim)(e, writer->arg, path));
         TRY(sync_path(e, path));
         TRY(measure(e, path, &bytes, sum));
-        if (json_object_set_new(
-                files, tensor_files[i],
-                json_pack("{s:I,s:s}", "bytes", (json_int_t)bytes, "sha256", sum)) != 0)
-            st = no_memory(e, path);
+        TRY(ms_json_put(e, files, tensor_files[i],
+                        json_pack("{s:I,s:s}", "bytes", (json_int_t)bytes, "sha256", sum)));
     }
     if (st != MUSEC_OK) goto done;
     TRY(write_state(e, part, state, files));
     TRY(sync_path(e, part));
+    TRY(read_back(e, part, writer->check));
 done:
     json_decref(files);
     return st;
@@ -360,28 +372,24 @@ static musec_status damaged(ms_error *e, const char *path, const char *what)
 /* Reads state.json and checks its checksum. */
 static musec_status read_state(ms_error *e, const char *path, json_t **out)
 {
-    char         sum[MS_SHA256_HEX];
     FILE        *f    = NULL;
     char        *text = NULL;
     int64_t      bytes;
-    size_t       head;
     musec_status st;
 
     *out = NULL;
     TRY(ms_file_open_read(e, path, &f));
-    bytes = ms_file_bytes(f);
-    if (bytes < DIGITS + TAIL_BYTES || bytes > STATE_MAX)
+    TRY(ms_file_size(e, f, path, &bytes));
+    if (bytes < MS_SEAL_DIGITS + MS_SEAL_TAIL_BYTES || bytes > STATE_MAX)
         TRY(damaged(e, path, "it is too short or too long for the state of a run"));
     text = malloc((size_t)bytes);
     if (text == NULL) TRY(no_memory(e, path));
     TRY(ms_file_read(e, f, path, text, (size_t)bytes));
-    head = (size_t)bytes - DIGITS - TAIL_BYTES;
-    checksum(text, head, sum);
-    if (memcmp(text + head, sum, DIGITS) != 0 ||
-        memcmp(text + head + DIGITS, TAIL, TAIL_BYTES) != 0)
+    if (ms_seal_check(text, (size_t)bytes) != MS_SEAL_WHOLE)
         TRY(damaged(e, path, "its bytes do not have the sha256 at its end"));
-    *out = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, NULL);
-    if (*out == NULL) st = damaged(e, path, "it is no JSON object");
+    st = ms_json_parse(text, (size_t)bytes, MS_JSON_ONCE, NULL, out);
+    if (st == MUSEC_ENOMEM) TRY(no_memory(e, path));
+    if (st != MUSEC_OK) st = damaged(e, path, "it is no JSON object");
 done:
     free(text);
     if (f != NULL) fclose(f);
@@ -477,8 +485,8 @@ static bool lacks_files(const char *dir)
     return false;
 }
 
-musec_status ms_checkpoint_newest(ms_error *e, const char *run_dir, ms_checkpoint *out,
-                                  char *warning)
+musec_status ms_checkpoint_newest(ms_error *e, const char *run_dir, ms_checkpoint_check *check,
+                                  ms_checkpoint *out, char *warning)
 {
     char              root[MS_PATH_MAX], path[MS_PATH_MAX];
     ms_error          first = { "" }, why;
@@ -494,6 +502,10 @@ musec_status ms_checkpoint_newest(ms_error *e, const char *run_dir, ms_checkpoin
         if (list[i].kind == ENTRY_PART) continue;
         TRY(ms_path_join(e, root, list[i].name, path));
         st = ms_checkpoint_open(&why, path, out);
+        if (st == MUSEC_OK && check != NULL) {
+            st = check(&why, out);
+            if (st != MUSEC_OK) ms_checkpoint_close(out);
+        }
         if (st == MUSEC_OK) {
             if (bad > 0)
                 snprintf(warning, WARNING_BYTES, "%zu damaged, going back to %s: %.*s", bad,

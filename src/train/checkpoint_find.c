@@ -69,7 +69,7 @@ musec_status ms_checkpoint_find(ms_error *e, const char *path, int64_t step, ms_
         return st;
     }
     if (step >= 0) return open_step(e, path, step, out);
-    st = ms_checkpoint_newest(e, path, out, warning);
+    st = ms_checkpoint_newest(e, path, NULL, out, warning);
     if (st == MUSEC_OK && out->step >= 0) goto done;
     if (ms_rundir_check(&other, path) != MUSEC_OK) /* the better message */
         st = ms_fail(e, MUSEC_EINVAL, "%s", other.text);

@@ -9,6 +9,7 @@
 
 #include "core/names.h"
 #include "core/real.h"
+#include "core/text.h"
 #include "core/whole.h"
 #include "data/bpe.h"
 #include "data/bytes.h"
@@ -121,10 +122,7 @@ static bool set_real(const ms_field *f, const char *value, double *out)
 
 static bool set_text(const ms_field *f, const char *value, char *out)
 {
-    json_t    *json  = json_string(value); /* NULL: not UTF-8, and the field would get lost */
-    const bool valid = json != NULL && strlen(value) < f->bytes;
-    json_decref(json);
-    if (!valid) return false;
+    if (!ms_text_is_utf8(value) || strlen(value) >= f->bytes) return false; /* JSON would lose it */
     snprintf(out, f->bytes, "%s", value);
     return true;
 }

@@ -39,7 +39,7 @@ static json_t *pairs_json(const char *text)
         n = strcspn(text, ",");
         snprintf(item, sizeof item, "%.*s", (int)n, text);
         const char *value = ms_option_pair(item, name);
-        if (value != NULL) json_object_set_new(all, name, real_json(value));
+        if (value != NULL) ms_json_set(&all, name, real_json(value));
     }
     return all;
 }
@@ -68,13 +68,12 @@ static json_t *all_fields(const ms_train_config *cfg, bool texts)
     char           text[MS_PATH_MAX], key[MS_CONFIG_KEY];
     ms_train_field f;
 
-    json_object_set_new(all, "preset", json_string(ms_presets[cfg->preset].name));
-    json_object_set_new(all, "optimizer", json_string(cfg->optim.name));
+    ms_json_set(&all, "preset", json_string(ms_presets[cfg->preset].name));
+    ms_json_set(&all, "optimizer", json_string(cfg->optim.name));
     for (size_t i = 0; ms_train_field_at(i, &f); i++) {
         ms_train_config_get(cfg, f.name, text, sizeof text);
-        json_object_set_new(
-            all, ms_train_field_key(f.name, key),
-            value_json(texts ? MS_VALUE_TEXT : ms_train_config_kind(cfg, f.name), text));
+        ms_json_set(&all, ms_train_field_key(f.name, key),
+                    value_json(texts ? MS_VALUE_TEXT : ms_train_config_kind(cfg, f.name), text));
     }
     return all;
 }

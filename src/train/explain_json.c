@@ -2,21 +2,22 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/json_file.h"
+#include "core/text.h"
 #include "optim/optim.h"
 #include "train/trainer.h"
 
 /* A new string, or null for "" and for text that is not UTF-8, such as some paths. */
 static json_t *text_json(const char *text)
 {
-    json_t *value = text[0] == '\0' ? NULL : json_string(text);
-    return value != NULL ? value : json_null();
+    return text[0] == '\0' || !ms_text_is_utf8(text) ? json_null() : json_string(text);
 }
 
 static json_t *numbers(const double *x, int n)
 {
     json_t *list = json_array();
     for (int i = 0; i < n; i++)
-        json_array_append_new(list, json_real(x[i]));
+        ms_json_append(&list, json_real(x[i]));
     return list;
 }
 
@@ -55,10 +56,10 @@ static json_t *sets_of(const ms_mixture *m)
         const ms_source *source = ms_loader_source(ms_mixture_set(m, i));
         const int64_t    tokens = ms_source_tokens(source); /* below 0: endless */
         ms_source_describe(source, text, sizeof text);
-        json_array_append_new(
-            list, json_pack("{s:o, s:o, s:f, s:o}", "path", text_json(ms_source_path(source)),
-                            "tokens", tokens < 0 ? json_null() : json_integer(tokens), "weight",
-                            ms_mixture_weight(m, i), "description", text_json(text)));
+        ms_json_append(&list, json_pack("{s:o, s:o, s:f, s:o}", "path",
+                                        text_json(ms_source_path(source)), "tokens",
+                                        tokens < 0 ? json_null() : json_integer(tokens), "weight",
+                                        ms_mixture_weight(m, i), "description", text_json(text)));
     }
     return list;
 }
@@ -82,7 +83,7 @@ static json_t *schedule_of(const ms_train *t)
     for (int i = 0; i < s->n_stages; i++) {
         const ms_train_stage *g = &s->stage[i];
         tokens += (g->end - g->first) * g->batch;
-        json_array_append_new(stages, stage_of(g));
+        ms_json_append(&stages, stage_of(g));
     }
     return json_pack("{s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:o}", "steps",
                      (json_int_t)s->steps, "tokens", (json_int_t)tokens, "grad_reduction",
@@ -115,7 +116,7 @@ static json_t *params_of(const musec_optim *opt)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < opt->n_params; i++)
-        json_array_append_new(list, param_of(opt, &opt->params[i]));
+        ms_json_append(&list, param_of(opt, &opt->params[i]));
     return list;
 }
 
@@ -129,7 +130,7 @@ static json_t *memory_of(const ms_train_sizes *s)
         snprintf(key, sizeof key, "%s", rows[i].name);
         for (char *c = key; *c != '\0'; c++)
             if (*c == ' ') *c = '_';
-        json_object_set_new(all, key, json_integer((json_int_t)rows[i].bytes));
+        ms_json_set(&all, key, json_integer((json_int_t)rows[i].bytes));
     }
     return all;
 }

@@ -18,6 +18,7 @@
 #include "core/embedded.h"
 #include "core/half.h"
 #include "core/json_file.h"
+#include "core/memory_stream.h"
 #include "core/safetensors.h"
 #include "data/bytes.h"
 #include "data/tokenizer_json.h"
@@ -221,17 +222,16 @@ done:
 
 static musec_status write_card(ms_error *e, const char *dir, const exporter *x, bool has_tokenizer)
 {
-    char        *text  = NULL;
-    size_t       bytes = 0;
-    FILE        *to    = open_memstream(&text, &bytes);
-    musec_status st;
+    ms_memory_stream m;
+    char            *text;
+    musec_status     st;
 
-    if (to == NULL) return ms_no_memory(e, "the export");
-    ms_hf_card(&x->model, x->checkpoint.state, has_tokenizer, to);
-    if (fclose(to) != 0)
+    if (ms_memory_open(&m) != NULL) ms_hf_card(&x->model, x->checkpoint.state, has_tokenizer, m.to);
+    text = ms_memory_close(&m);
+    if (text == NULL)
         st = ms_no_memory(e, "the export");
     else
-        st = write_bytes(e, dir, "README.md", text, bytes);
+        st = write_bytes(e, dir, "README.md", text, m.bytes);
     free(text);
     return st;
 }

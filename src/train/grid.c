@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/grow.h"
+#include "core/json_file.h"
 #include "core/names.h"
 #include "core/size.h"
 #include "optim/optim.h"
@@ -41,11 +42,10 @@ static void delete_field(json_t *object, const char *field)
 }
 
 /* Some defaults were numbers before 0 came to mean "automatic": the key has the number still. */
-static void replace_zero(json_t *json, const char *field, const char *was)
+static void replace_zero(json_t **json, const char *field, const char *was)
 {
-    const char *text = json_string_value(json_object_get(json, field));
-    if (text != NULL && strcmp(text, "0") == 0)
-        (void)json_object_set_new(json, field, json_string(was));
+    const char *text = json_string_value(json_object_get(*json, field));
+    if (text != NULL && strcmp(text, "0") == 0) ms_json_set(json, field, json_string(was));
 }
 
 static const char *text_in(const json_t *json, const char *field) /* "": it has no such field */
@@ -54,7 +54,7 @@ static const char *text_in(const json_t *json, const char *field) /* "": it has 
     return key == NULL ? "" : json_string_value(json_object_get(json, key));
 }
 
-/* The fields of a config that make up its key, as text. */
+/* The fields of a config that make up its key, as text; NULL without memory. */
 static json_t *keyed(const ms_train_config *cfg)
 {
     json_t        *json = ms_train_config_texts(cfg);
@@ -63,8 +63,8 @@ static json_t *keyed(const ms_train_config *cfg)
         if ((f.flags & MS_FIELD_NOT_KEYED) != 0 || ((f.flags & MS_FIELD_KEYED_IF_SET) != 0 &&
                                                     strcmp(text_in(json, f.name), f.initial) == 0))
             delete_field(json, f.name);
-    replace_zero(json, "workspace", "1073741824");
-    if (cfg->optim.ns_mode != MUSEC_NS_ACCURATE) replace_zero(json, "ns_tol", "0.001");
+    replace_zero(&json, "workspace", "1073741824");
+    if (cfg->optim.ns_mode != MUSEC_NS_ACCURATE) replace_zero(&json, "ns_tol", "0.001");
     return json;
 }
 
@@ -80,7 +80,7 @@ static musec_status key_of(ms_error *e, const ms_train_config *cfg, bool effecti
 
     for (size_t i = 0; effective && ms_train_field_at(i, &f); i++)
         if (!ms_optim_reads(&cfg->optim, f.name)) delete_field(json, f.name);
-    text = json_dumps(json, JSON_SORT_KEYS | JSON_COMPACT);
+    text = ms_json_key(json);
     if (text == NULL) TRY(ms_no_memory(e, "the key of a run"));
     ms_sha256_init(&sha);
     ms_sha256_add(&sha, text, strlen(text));
@@ -96,21 +96,26 @@ musec_status ms_grid_key(ms_error *e, const ms_train_config *cfg, char key[MS_SH
     return key_of(e, cfg, false, key);
 }
 
-const char *ms_grid_differs(const ms_train_config *a, const ms_train_config *b)
+musec_status ms_grid_differs(ms_error *e, const ms_train_config *a, const ms_train_config *b,
+                             const char **field)
 {
     json_t        *in_a = keyed(a), *in_b = keyed(b);
     const char    *found = NULL;
     ms_train_field f;
+    musec_status   st = MUSEC_OK;
 
+    if (in_a == NULL || in_b == NULL) TRY(ms_no_memory(e, "the comparison of two configs"));
     if (a->preset != b->preset)
         found = "preset";
     else if (strcmp(a->optim.name, b->optim.name) != 0)
         found = "optimizer";
     for (size_t i = 0; found == NULL && ms_train_field_at(i, &f); i++)
         if (strcmp(text_in(in_a, f.name), text_in(in_b, f.name)) != 0) found = f.name;
+    *field = found;
+done:
     json_decref(in_a);
     json_decref(in_b);
-    return found;
+    return st;
 }
 
 static musec_status name_run(ms_error *e, ms_grid_run *run)
@@ -135,8 +140,8 @@ static musec_status append_run(ms_error *e, ms_grid *grid, const ms_grid_run *ru
 
     if (at != NULL) grid->at = at;
     if (grid->index == NULL) grid->index = json_object();
-    if (at == NULL || json_object_set_new(grid->index, run->effective_key,
-                                          json_integer((json_int_t)grid->n)) != 0)
+    if (at == NULL || ms_json_put(e, grid->index, run->effective_key,
+                                  json_integer((json_int_t)grid->n)) != MUSEC_OK)
         return ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", grid->n + 1);
     grid->at[grid->n++] = *run;
     return MUSEC_OK;
@@ -234,21 +239,21 @@ static musec_status merge_settings(ms_error *e, grid_cursor *c)
 {
     json_t *preset = json_object_get(c->description, "preset");
     json_t *all    = json_object();
-    bool    ok     = preset == NULL || json_object_set(all, "preset", preset) == 0;
 
-    json_decref(c->settings);
-    c->settings = all;
-    if (c->set != NULL) ok = ok && json_object_update(all, (json_t *)c->set) == 0;
-    for (size_t i = 0; i < c->n_axes && ok; i++) {
+    if (preset != NULL) ms_json_set(&all, "preset", json_incref(preset));
+    ms_json_update(&all, c->set);
+    for (size_t i = 0; i < c->n_axes; i++) {
         const char *key   = c->axes[i].key;
         json_t     *value = (json_t *)c->axes[i].values;
         if (json_is_array(value)) value = json_array_get(value, c->axes[i].at);
         if (strcmp(key, rows_key) == 0)
-            ok = json_object_update(all, value) == 0;
+            ms_json_update(&all, value);
         else
-            ok = json_object_set(all, key, value) == 0;
+            ms_json_set(&all, key, json_incref(value));
     }
-    return ok ? MUSEC_OK : ms_fail(e, MUSEC_ENOMEM, "not enough memory for a grid");
+    json_decref(c->settings);
+    c->settings = all;
+    return all != NULL ? MUSEC_OK : ms_no_memory(e, "a grid");
 }
 
 static bool is_given(const void *settings, const char *key)
@@ -420,16 +425,20 @@ void ms_grid_remove_field(json_t *description, const char *field)
     }
 }
 
-bool ms_grid_set(json_t *description, const char *field, const char *value)
+musec_status ms_grid_set(ms_error *e, json_t *description, const char *field, const char *value)
 {
-    json_t *set = json_object_get(description, "set");
+    json_t      *set = json_object_get(description, "set");
+    musec_status st  = MUSEC_OK;
 
+    if (!ms_text_is_utf8(value)) return ms_fail(e, MUSEC_EINVAL, "%s must be in UTF-8", field);
     ms_grid_remove_field(description, field);
     if (set == NULL) {
         set = json_object();
-        (void)json_object_set_new(description, "set", set);
+        TRY(ms_json_put(e, description, "set", set));
     }
-    return !json_is_object(set) || json_object_set_new(set, field, json_string(value)) == 0;
+    if (json_is_object(set)) TRY(ms_json_put(e, set, field, json_string(value)));
+done:
+    return st;
 }
 
 static musec_status check_description(ms_error *e, const json_t *description)

@@ -60,11 +60,12 @@ void ms_grid_describe_duplicates(const ms_grid_duplicates *d, char *text, size_t
 
 /* Removes a field from a description.  A description of the wrong shape is left to ms_grid_add. */
 void ms_grid_remove_field(json_t *description, const char *field);
-/* Gives a field one value for all runs; false if the value is not UTF-8. */
-bool ms_grid_set(json_t *description, const char *field, const char *value);
+/* Gives a field one value for all runs; MUSEC_EINVAL if the value is not UTF-8. */
+musec_status ms_grid_set(ms_error *e, json_t *description, const char *field, const char *value);
 
 musec_status ms_grid_key(ms_error *e, const ms_train_config *cfg, char key[MS_SHA256_HEX]);
-/* A field in which two configs with different keys differ; NULL if there is none. */
-const char *ms_grid_differs(const ms_train_config *a, const ms_train_config *b);
+/* Finds a field in which two configs with different keys differ; NULL if there is none. */
+musec_status ms_grid_differs(ms_error *e, const ms_train_config *a, const ms_train_config *b,
+                             const char **field);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/json_file.h"
 #include "model/layout.h"
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -54,9 +55,8 @@ static json_t *windows_of(const ms_hf_model *m)
 {
     json_t *all = json_array();
     for (int64_t l = 0; l < m->config->model.layers; l++)
-        json_array_append_new(
-            all,
-            json_integer(m->config->model.long_layers >> l & 1 ? m->window_long : m->window_short));
+        ms_json_append(&all, json_integer(m->config->model.long_layers >> l & 1 ? m->window_long
+                                                                                : m->window_short));
     return all;
 }
 
@@ -103,11 +103,13 @@ json_t *ms_hf_config(const ms_hf_model *m)
     json_t *origin = json_pack("{s:{s:s, s:I, s:o}}", "musec", "version", musec_version(), "step",
                                (json_int_t)m->step, "config", settings_of(m->config));
 
-    if (json_object_update(all, sizes) != 0 || json_object_update(all, rules) != 0 ||
-        json_object_update(all, origin) != 0) {
+    if (sizes == NULL || rules == NULL || origin == NULL) {
         json_decref(all);
         all = NULL;
     }
+    ms_json_update(&all, sizes);
+    ms_json_update(&all, rules);
+    ms_json_update(&all, origin);
     json_decref(sizes);
     json_decref(rules);
     json_decref(origin);
@@ -118,11 +120,16 @@ json_t *ms_hf_config(const ms_hf_model *m)
 json_t *ms_hf_generation_config(const ms_hf_model *m)
 {
     const json_int_t start   = m->ids - 1;
-    json_t          *padding = m->ids < m->config->model.vocab ? json_array() : NULL;
+    json_t          *padding = json_array();
+    json_t *all = json_pack("{s:I, s:I, s:I}", "bos_token_id", start, "eos_token_id", start,
+                            "pad_token_id", start);
     for (int64_t id = m->ids; id < m->config->model.vocab; id++)
-        json_array_append_new(padding, json_integer(id));
-    return json_pack("{s:I, s:I, s:I, s:o*}", "bos_token_id", start, "eos_token_id", start,
-                     "pad_token_id", start, "suppress_tokens", padding);
+        ms_json_append(&padding, json_integer(id));
+    if (m->ids < m->config->model.vocab)
+        ms_json_set(&all, "suppress_tokens", padding);
+    else
+        json_decref(padding);
+    return all;
 }
 
 json_t *ms_hf_tokenizer_config(const ms_hf_model *m)

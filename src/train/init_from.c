@@ -313,10 +313,9 @@ static musec_status describe(ms_error *e, const char *path, const init_source *s
     musec_status st;
 
     TRY(ms_sha256_file(e, s->file, sum));
-    *out = json_pack("{s:s, s:s}", "path", path, "sha256", sum);
-    if (*out == NULL ||
-        (s->step >= 0 && json_object_set_new(*out, "step", json_integer(s->step)) != 0))
-        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory");
+    *out = json_pack("{s:o, s:s}", "path", ms_json_string(path), "sha256", sum);
+    if (s->step >= 0) ms_json_set(out, "step", json_integer(s->step));
+    if (*out == NULL) st = ms_no_memory(e, "the record of the run");
 done:
     return st;
 }

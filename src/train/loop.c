@@ -118,13 +118,14 @@ static int group_of(const ms_gpt *gpt, const char *name)
 static double larger(double a, double b) { return a > b || isnan(a) ? a : b; }
 
 /* Collects the optimizer's reports of its last step by group. */
-static void collect_reports(const ms_train *t, ms_log_line *line)
+static musec_status collect_reports(ms_error *e, const ms_train *t, ms_log_line *line)
 {
     const int64_t      step         = musec_optim_steps(t->optim);
     int                n[MS_GROUPS] = { 0 };
     musec_optim_report r;
+    musec_status       st;
 
-    for (size_t i = 0; musec_optim_get_report(t->optim, i, &r) == MUSEC_OK; i++) {
+    for (size_t i = 0; (st = musec_optim_get_report(t->optim, i, &r)) == MUSEC_OK; i++) {
         if (r.step != step) continue;
         const int       which = group_of(t->gpt, r.param);
         ms_group_stats *g     = &line->groups[which];
@@ -144,6 +145,7 @@ static void collect_reports(const ms_train *t, ms_log_line *line)
         line->groups[k].u_gain /= n[k];
         line->groups[k].share_above /= n[k];
     }
+    return st == MUSEC_ENOMEM ? ms_no_memory(e, "the report of a step") : MUSEC_OK;
 }
 
 /* Warns when the gain of a clip is too low for the first time. */
@@ -181,7 +183,7 @@ static musec_status update_weights(ms_error *e, ms_train *t, const ms_step_plan 
     TRY(ms_train_check(e, t->ctx, musec_ctx_sync(t->ctx)));
     if (musec_optim_steps(t->optim) > made) TRY(ms_train_gather_weights(e, t));
     if (musec_optim_steps(t->optim) > made) {
-        collect_reports(t, line);
+        TRY(collect_reports(e, t, line));
         watch_gain(t, line);
     }
 done:

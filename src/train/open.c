@@ -55,6 +55,7 @@ static musec_status open_directory(ms_error *e, ms_train *t)
     made = t->made_out || stat(t->setup.out, &info) != 0;
     TRY(ms_directory_make(e, t->setup.out));
     if (t->lock == MS_NO_LOCK) TRY(ms_lock_take(e, t->setup.out, &t->lock));
+    TRY(ms_parts_remove(e, t->setup.out));
     /* A step that still has to be validated has no line yet. */
     TRY(ms_runlog_open(e, t->setup.out, t->progress.step - (t->has_pending ? 1 : 0), &t->runlog));
     TRY(ms_train_config_write(e, path, &t->cfg)); /* last: it makes the directory a run directory */

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/json_file.h"
 #include "train/trainer.h"
 
 /* ---- data ------------------------------------------------------------------------------------ */
@@ -27,11 +28,11 @@ static musec_status identify_sets(ms_error *e, const ms_mixture *data, json_t *o
     for (size_t i = 0; i < ms_mixture_sets(data); i++) {
         ms_identity id;
         TRY(ms_source_identify(e, ms_loader_source(ms_mixture_set(data, i)), &id));
-        if (json_array_append_new(
-                out, json_pack("{s:s, s:o, s:s, s:f}", "name", ms_mixture_name(data, i), "tokens",
-                               id.tokens < 0 ? json_null() : json_integer((json_int_t)id.tokens),
-                               "sha256", id.sha256, "weight", ms_mixture_weight(data, i))) != 0)
-            return ms_no_memory(e, "the record of the run");
+        TRY(ms_json_push(
+            e, out,
+            json_pack("{s:o, s:o, s:s, s:f}", "name", ms_json_string(ms_mixture_name(data, i)),
+                      "tokens", id.tokens < 0 ? json_null() : json_integer((json_int_t)id.tokens),
+                      "sha256", id.sha256, "weight", ms_mixture_weight(data, i))));
     }
 done:
     return st;
@@ -46,8 +47,7 @@ musec_status ms_train_identify_data(ms_error *e, ms_train *t)
     t->data = json_object();
     for (size_t i = 0; i < COUNT(sides); i++) {
         json_t *sets = json_array();
-        if (json_object_set_new(t->data, sides[i], sets) != 0)
-            return ms_no_memory(e, "the record of the run");
+        TRY(ms_json_put(e, t->data, sides[i], sets));
         TRY(identify_sets(e, data[i], sets));
         if (ms_mixture_found(data[i]) > found) found = ms_mixture_found(data[i]);
     }
@@ -141,11 +141,10 @@ static musec_status add_change(ms_error *e, ms_train *t, const char *key, const 
                                const char *to)
 {
     if (t->resumed == NULL) t->resumed = json_array();
-    if (json_array_append_new(t->resumed, json_pack("{s:I, s:s, s:s, s:s}", "step",
-                                                    (json_int_t)t->progress.step, "key", key,
-                                                    "from", from, "to", to)) != 0)
-        return ms_no_memory(e, "the record of the run");
-    return MUSEC_OK;
+    return ms_json_push(e, t->resumed,
+                        json_pack("{s:I, s:s, s:o, s:o}", "step", (json_int_t)t->progress.step,
+                                  "key", key, "from", ms_json_string(from), "to",
+                                  ms_json_string(to)));
 }
 
 /* Records another number of steps where it changes the schedule of the steps so far. */
@@ -265,7 +264,7 @@ musec_status ms_train_record_changes(ms_error *e, ms_train *t, const ms_checkpoi
     musec_status  st      = MUSEC_OK;
 
     if (json_array_size(resumed) > 0) {
-        t->resumed = json_deep_copy(resumed);
+        t->resumed = ms_json_deep_copy(resumed);
         if (t->resumed == NULL) return ms_no_memory(e, "the record of the run");
     }
     t->init = json_incref(json_object_get(c->state, "init_from"));
@@ -276,10 +275,10 @@ done:
     return st;
 }
 
-void ms_train_put_origin(const ms_train *t, json_t *state)
+void ms_train_put_origin(const ms_train *t, json_t **state)
 {
-    if (t->data != NULL) json_object_set(state, "data", t->data);
-    if (t->data_dir[0] != '\0') json_object_set_new(state, "data_dir", json_string(t->data_dir));
-    if (t->resumed != NULL) json_object_set(state, "resumed", t->resumed);
-    if (t->init != NULL) json_object_set(state, "init_from", t->init);
+    if (t->data != NULL) ms_json_set(state, "data", json_incref(t->data));
+    if (t->data_dir[0] != '\0') ms_json_set(state, "data_dir", ms_json_string(t->data_dir));
+    if (t->resumed != NULL) ms_json_set(state, "resumed", json_incref(t->resumed));
+    if (t->init != NULL) ms_json_set(state, "init_from", json_incref(t->init));
 }

@@ -249,7 +249,7 @@ done:
 /* The checksum of a value as JSON. */
 static musec_status checksum(ms_error *e, json_t *value, char sum[MS_SHA256_HEX])
 {
-    char     *text = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS);
+    char     *text = ms_json_key(value);
     ms_sha256 s;
     if (text == NULL) return ms_no_memory(e, "what ranks compare");
     ms_sha256_init(&s);

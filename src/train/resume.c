@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/json_file.h"
 #include "train/ranks.h"
 #include "train/trainer.h"
 #include "train/weights.h"
@@ -24,7 +25,7 @@ static musec_status write_optim(ms_error *e, void *arg, const char *path)
 
 musec_status ms_train_save(ms_error *e, ms_train *t)
 {
-    const ms_checkpoint_writer writer = { write_model, write_optim, t };
+    const ms_checkpoint_writer writer = { write_model, write_optim, t, ms_train_check_state };
     json_t                    *state;
     musec_status               st;
 
@@ -35,7 +36,8 @@ musec_status ms_train_save(ms_error *e, ms_train *t)
         return st;
     }
     state = ms_train_state(t);
-    st    = t->runlog != NULL ? ms_runlog_sync(e, t->runlog) : MUSEC_OK;
+    st    = state == NULL ? ms_no_memory(e, "the state of the run") : MUSEC_OK;
+    if (st == MUSEC_OK && t->runlog != NULL) st = ms_runlog_sync(e, t->runlog);
     if (st == MUSEC_OK)
         st = ms_checkpoint_write(e, t->setup.out, t->progress.step, &writer, state, t->cfg.keep);
     if (st == MUSEC_OK) t->saved_step = t->progress.step;
@@ -71,8 +73,8 @@ static void warn_of_precision(const ms_train *t, const ms_checkpoint *c)
     const json_t     *all = json_object_get(c->state, "computed"); /* older ones have none */
     const char       *device, *precision, *operands;
 
-    if (t->setup.log == NULL || json_unpack((json_t *)all, "{s:s, s:s, s:s}", "device", &device,
-                                            "precision", &precision, "operands", &operands) != 0)
+    if (t->setup.log == NULL ||
+        !ms_json_get(all, "device:s precision:s operands:s", &device, &precision, &operands))
         return;
     if (strcmp(device, now.device) != 0 || strcmp(precision, now.precision) != 0 ||
         strcmp(operands, now.operands) != 0)
@@ -118,8 +120,8 @@ static musec_status check_not_ended(ms_error *e, const char *dir)
     musec_status st;
 
     TRY(ms_path_join(e, dir, "summary.json", path));
-    summary = json_load_file(path, 0, NULL); /* NULL: it has not ended */
-    status  = json_string_value(json_object_get(summary, "status"));
+    TRY(ms_json_find(e, path, MS_JSON_ANY_NAMES, &summary)); /* NULL: it has not ended */
+    status = json_string_value(json_object_get(summary, "status"));
     if (status != NULL && (strcmp(status, "done") == 0 || strcmp(status, "diverged") == 0 ||
                            strcmp(status, "stalled") == 0))
         st = ms_fail(e, MUSEC_EINVAL,
@@ -138,7 +140,7 @@ static musec_status find_newest(ms_error *e, ms_train *t, ms_restart *out)
     char         warning[sizeof(ms_error)];
     musec_status st;
 
-    TRY(ms_checkpoint_newest(e, t->setup.out, &out->from, warning));
+    TRY(ms_checkpoint_newest(e, t->setup.out, ms_train_check_state, &out->from, warning));
     out->skipped_damaged = warning[0] != '\0';
     if (out->skipped_damaged && t->setup.log != NULL)
         ms_log_say(t->setup.log, MS_LOG_QUIET, "warning: %s", warning);

@@ -9,13 +9,16 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "core/json_file.h"
 #include "core/machine.h"
+#include "core/memory_stream.h"
 #include "core/process.h"
 #include "core/real.h"
+#include "core/seal.h"
 #include "train/append.h"
 #include "train/events.h"
 
@@ -147,23 +150,25 @@ static void put_event(ms_event *ev, const ms_log_line *l)
 
 /* ---- truncating the log of a resumed run ----------------------------------------------------- */
 
-/* Reads the step and time of a line; false, with the reason in *why, if it is damaged. */
-static bool read_line(const char *line, size_t bytes, int64_t *step, double *time_s,
-                      const char **why)
+/* Reads the step and time of a line; MUSEC_EFORMAT, with the reason in *why, if it is damaged. */
+static musec_status read_line(const char *line, size_t bytes, int64_t *step, double *time_s,
+                              const char **why)
 {
-    json_t       *root = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
-    const json_t *s    = json_object_get(root, "step"); /* NULL also if it is no object */
-    const bool    ok   = json_is_integer(s) && json_integer_value(s) > 0;
+    json_t            *root = NULL;
+    const musec_status st   = ms_json_parse(line, bytes, MS_JSON_ONCE, NULL, &root);
+    const json_t      *s    = json_object_get(root, "step"); /* NULL also if it is no object */
+    const bool         ok   = json_is_integer(s) && json_integer_value(s) > 0;
 
     *why = root == NULL ? "no whole JSON object" : "no \"step\" above 0 in it";
     if (ok) *step = (int64_t)json_integer_value(s);
     *time_s = json_number_value(json_object_get(root, "time_s"));
     json_decref(root);
-    return ok;
+    return ok || st == MUSEC_ENOMEM ? st : MUSEC_EFORMAT;
 }
 
 /* Replaces the log by one with the lines up to from_step.  A process that was killed may have left
- * an incomplete last line, which has no newline. */
+ * an incomplete last line, which has no newline; and where the power was lost, what was written
+ * after the checkpoint of from_step, for which the log was synced, may be anything. */
 static musec_status truncate_log(ms_error *e, const char *path, int64_t from_step, double *time_s)
 {
     FILE        *f        = NULL;
@@ -180,20 +185,25 @@ static musec_status truncate_log(ms_error *e, const char *path, int64_t from_ste
         const char   *why  = NULL;
         int64_t       step = 0;
         double        time = 0.0;
+        if (!feof(f) && (got < 0 || ferror(f))) /* getline() fails without memory, too */
+            TRY(ms_fail(e, errno == ENOMEM ? MUSEC_ENOMEM : MUSEC_EIO, "%s: cannot read (%s)", path,
+                        strerror(errno)));
         if (got < 0) break;
-        if (!read_line(line, n, &step, &time, &why)) {
+        st = read_line(line, n, &step, &time, &why);
+        if (st == MUSEC_ENOMEM) TRY(ms_no_memory(e, "a line of the log"));
+        if (st != MUSEC_OK) {
             if (line[n - 1] != '\n') break; /* incomplete */
             st = ms_fail(e, MUSEC_EFORMAT,
                          "%s: line %lld is damaged: %s; repair or remove that line, then resume",
                          path, number, why);
             goto done;
         }
-        if (step > from_step) continue;
+        if (step > from_step) break;
         *time_s = time;
         TRY(ms_out_write(e, &out, line, n));
         if (line[n - 1] != '\n') TRY(ms_out_write(e, &out, "\n", 1));
+        if (step == from_step) break;
     }
-    if (!feof(f)) TRY(ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", path, strerror(errno)));
     TRY(ms_out_commit(e, &out));
 done:
     ms_out_abandon(&out);
@@ -284,70 +294,102 @@ static json_t *made_json(void)
                      ms_json_string(machine), "date", date);
 }
 
-/* The losses on several data sets by name; NULL for a single set. */
+static bool has_val_losses(const ms_log_line *l)
+{
+    return l != NULL && l->has_val && l->n_val_sets > 1;
+}
+
+/* The losses on several data sets by name. */
 static json_t *val_losses_json(const ms_log_line *l)
 {
-    json_t *all;
-    if (l == NULL || !l->has_val || l->n_val_sets < 2) return NULL;
-    all = json_object();
+    json_t *all = json_object();
     for (int i = 0; i < l->n_val_sets; i++)
-        json_object_set_new(all, l->val_names[i], ms_json_real(l->val_losses[i]));
+        ms_json_set(&all, l->val_names[i], ms_json_real(l->val_losses[i]));
     return all;
 }
 
 static json_t *summary_json(const ms_summary *s)
 {
-    const ms_computed *c = &s->computed;
-    return json_pack(
-        "{s:s, s:s?, s:s*, s:I, s:I, s:o*, s:o, s:o, s:o, s:o, s:o*, s:o, s:o, s:o, s:{s:s, s:s, "
-        "s:s}, "
-        "s:o, s:O*, s:O*, s:O*}",
-        "status", s->status, "reason", s->reason, "note", s->note, "steps", (json_int_t)s->steps,
-        "tokens", (json_int_t)s->tokens, "skipped",
-        s->skipped > 0 ? json_integer(s->skipped) : NULL, "last_loss", ms_json_real(s->last_loss),
-        "best_loss", ms_json_real(s->best_loss), "last_val_loss", ms_json_real(s->last_val_loss),
-        "best_val_loss", ms_json_real(s->best_val_loss), "val_losses", val_losses_json(s->last_val),
-        "unigram_loss", ms_json_real(s->unigram_loss), "time_s", ms_json_real(s->time_s), "start_s",
-        ms_json_real(s->start_s), "computed", "device", c->device, "precision", c->precision,
-        "operands", c->operands, "made", made_json(), "data", s->data, "init_from", s->init,
-        "resumed", s->resumed);
+    const ms_computed *c   = &s->computed;
+    json_t            *all = json_pack("{s:s, s:s?}", "status", s->status, "reason", s->reason);
+
+    if (s->note != NULL) ms_json_set(&all, "note", json_string(s->note));
+    ms_json_set(&all, "steps", json_integer(s->steps));
+    ms_json_set(&all, "tokens", json_integer(s->tokens));
+    if (s->skipped > 0) ms_json_set(&all, "skipped", json_integer(s->skipped));
+    ms_json_set(&all, "last_loss", ms_json_real(s->last_loss));
+    ms_json_set(&all, "best_loss", ms_json_real(s->best_loss));
+    ms_json_set(&all, "last_val_loss", ms_json_real(s->last_val_loss));
+    ms_json_set(&all, "best_val_loss", ms_json_real(s->best_val_loss));
+    if (has_val_losses(s->last_val)) ms_json_set(&all, "val_losses", val_losses_json(s->last_val));
+    ms_json_set(&all, "unigram_loss", ms_json_real(s->unigram_loss));
+    ms_json_set(&all, "time_s", ms_json_real(s->time_s));
+    ms_json_set(&all, "start_s", ms_json_real(s->start_s));
+    ms_json_set(&all, "computed",
+                json_pack("{s:s, s:s, s:s}", "device", c->device, "precision", c->precision,
+                          "operands", c->operands));
+    ms_json_set(&all, "made", made_json());
+    if (s->data != NULL) ms_json_set(&all, "data", json_incref((json_t *)s->data));
+    if (s->init != NULL) ms_json_set(&all, "init_from", json_incref((json_t *)s->init));
+    if (s->resumed != NULL) ms_json_set(&all, "resumed", json_incref((json_t *)s->resumed));
+    return all;
 }
 
-/* Prints an object with one member per line, which other programs may search line by line. */
+/* Prints an object with one member per line, which other programs may search line by line, up to
+ * where the digits of its seal go. */
 static char *print_members(json_t *object)
 {
-    char       *text  = NULL;
-    size_t      bytes = 0;
-    FILE       *to    = open_memstream(&text, &bytes);
-    const char *key;
-    json_t     *value;
+    ms_memory_stream m;
+    const char      *key, *before = "{";
+    json_t          *value;
 
-    if (to == NULL) return NULL;
+    if (ms_memory_open(&m) == NULL) return NULL;
     json_object_foreach(object, key, value)
     {
-        char *member =
-            json_is_real(value) ? ms_json_dump(value, 0) : json_dumps(value, JSON_ENCODE_ANY);
-        fprintf(to, "%s\n  \"%s\": %s", bytes == 0 ? "{" : ",", key, member);
+        char *member = ms_json_dump(value, -1);
+        if (member == NULL) m.lost = true;
+        fprintf(m.to, "%s\n  \"%s\": %s", before, key, member != NULL ? member : "");
+        before = ",";
         free(member);
-        fflush(to); /* updates `bytes` */
     }
-    fprintf(to, "\n}\n");
-    return fclose(to) == 0 ? text : NULL;
+    fprintf(m.to, ",\n  \"sha256\": \"");
+    return ms_memory_close(&m);
+}
+
+/* Adds the size and sha256 of the log, if there is one: the summary is written when it is whole. */
+static musec_status put_log_sum(ms_error *e, const char *dir, json_t **summary)
+{
+    char         path[MS_PATH_MAX], sum[MS_SHA256_HEX];
+    struct stat  info;
+    musec_status st;
+
+    TRY(ms_path_join(e, dir, "log.jsonl", path));
+    if (stat(path, &info) != 0 && errno == ENOENT) return MUSEC_OK;
+    TRY(ms_sha256_file(e, path, sum));
+    ms_json_set(summary, "log",
+                json_pack("{s:I, s:s}", "bytes", (json_int_t)info.st_size, "sha256", sum));
+done:
+    return st;
 }
 
 musec_status ms_summary_write(ms_error *e, const char *dir, const ms_summary *s)
 {
     json_t      *json = summary_json(s);
-    char        *text = json == NULL ? NULL : print_members(json);
+    char        *text = NULL;
     ms_out_file  out  = { 0 };
-    char         path[MS_PATH_MAX];
+    char         path[MS_PATH_MAX], sum[MS_SHA256_HEX];
     musec_status st;
 
+    TRY(put_log_sum(e, dir, &json));
+    text = json == NULL ? NULL : print_members(json);
     TRY(ms_path_join(e, dir, "summary.json", path));
     if (text == NULL)
         TRY(ms_fail(e, MUSEC_EINVAL, "%s: a text is not UTF-8, or there is no memory", path));
     TRY(ms_out_open(e, path, &out));
+    ms_seal_make(text, strlen(text), sum);
     TRY(ms_out_write(e, &out, text, strlen(text)));
+    TRY(ms_out_write(e, &out, sum, MS_SEAL_DIGITS));
+    TRY(ms_out_write(e, &out, MS_SEAL_TAIL, MS_SEAL_TAIL_BYTES));
     TRY(ms_out_commit(e, &out));
 done:
     ms_out_abandon(&out);
@@ -358,12 +400,12 @@ done:
 
 bool ms_summary_is_current(const char *dir, const ms_summary *s)
 {
-    char        path[MS_PATH_MAX];
-    json_t     *root   = ms_path_join(NULL, dir, "summary.json", path) == MUSEC_OK
-                             ? json_load_file(path, JSON_REJECT_DUPLICATES, NULL)
-                             : NULL;
+    char       path[MS_PATH_MAX];
+    json_t    *root = NULL;
+    const bool read = ms_path_join(NULL, dir, "summary.json", path) == MUSEC_OK &&
+                      ms_json_find(NULL, path, MS_JSON_ONCE, &root) == MUSEC_OK;
     const char *status = json_string_value(json_object_get(root, "status"));
-    const bool  stands = status != NULL && strcmp(status, s->status) == 0 &&
+    const bool  stands = read && status != NULL && strcmp(status, s->status) == 0 &&
                         json_integer_value(json_object_get(root, "steps")) == s->steps;
     json_decref(root);
     return stands;

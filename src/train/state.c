@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/json_file.h"
+#include "core/safetensors.h"
 #include "train/trainer.h"
 
 /* ---- members of a struct --------------------------------------------------------------------- */
@@ -34,19 +36,22 @@ static bool read_real(const json_t *value, double *out)
     return end != text && *end == '\0';
 }
 
+/* No counter of a run comes near the limit, so that sums of two are no overflow. */
+static bool is_count(int64_t x) { return x >= 0 && x <= (int64_t)1 << 53; }
+
 static bool read_int(const json_t *value, int64_t *out)
 {
     *out = (int64_t)json_integer_value(value);
-    return json_is_integer(value) && *out >= 0;
+    return json_is_integer(value) && is_count(*out);
 }
 
-static void put_members(json_t *to, const void *from, const state_member *m, size_t n)
+static void put_members(json_t **to, const void *from, const state_member *m, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const void *at = (const char *)from + m[i].offset;
-        json_object_set_new(to, m[i].name,
-                            m[i].is_real ? real_json(*(const double *)at)
-                                         : json_integer(*(const int64_t *)at));
+        ms_json_set(to, m[i].name,
+                    m[i].is_real ? real_json(*(const double *)at)
+                                 : json_integer(*(const int64_t *)at));
     }
 }
 
@@ -87,11 +92,11 @@ static json_t *sets_json(const ms_train *t)
     json_t *sets = json_array();
     for (size_t i = 0; i < ms_mixture_sets(t->train); i++) {
         const ms_position *at = &t->progress.position.at[i];
-        json_array_append_new(sets, json_pack("{s:s, s:I, s:I, s:I, s:I}", "name",
-                                              ms_mixture_name(t->train, i), "epoch",
-                                              (json_int_t)at->epoch, "piece", (json_int_t)at->piece,
-                                              "token", (json_int_t)at->token, "tokens",
-                                              (json_int_t)t->progress.position.tokens[i]));
+        ms_json_append(&sets, json_pack("{s:o, s:I, s:I, s:I, s:I}", "name",
+                                        ms_json_string(ms_mixture_name(t->train, i)), "epoch",
+                                        (json_int_t)at->epoch, "piece", (json_int_t)at->piece,
+                                        "token", (json_int_t)at->token, "tokens",
+                                        (json_int_t)t->progress.position.tokens[i]));
     }
     return sets;
 }
@@ -110,10 +115,9 @@ static musec_status read_sets(ms_error *e, const ms_checkpoint *c, const ms_mixt
     for (size_t i = 0; i < n; i++) {
         json_int_t  epoch, piece, token, tokens;
         const char *name;
-        if (json_unpack(json_array_get(sets, i), "{s:s, s:I, s:I, s:I, s:I}", "name", &name,
-                        "epoch", &epoch, "piece", &piece, "token", &token, "tokens",
-                        &tokens) != 0 ||
-            epoch < 0 || piece < 0 || token < 0 || tokens < 0)
+        if (!ms_json_get(json_array_get(sets, i), "name:s epoch:i piece:i token:i tokens:i", &name,
+                         &epoch, &piece, &token, &tokens) ||
+            !is_count(epoch) || !is_count(piece) || !is_count(token) || !is_count(tokens))
             return ms_fail(e, MUSEC_EFORMAT, "%s/state.json: \"sets\" has no position in set %zu",
                            c->dir, i);
         if (n > 1 && strcmp(name, ms_mixture_name(data, i)) != 0)
@@ -139,7 +143,7 @@ static json_t *reals_json(const double *x, size_t n)
 {
     json_t *all = json_array();
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(all, real_json(x[i]));
+        ms_json_append(&all, real_json(x[i]));
     return all;
 }
 
@@ -154,8 +158,8 @@ static bool read_reals(const json_t *from, double *x, size_t n)
 static json_t *track_json(const ms_loss_track *track)
 {
     json_t *all = json_object();
-    put_members(all, track, track_members, COUNT(track_members));
-    json_object_set_new(all, "recent", reals_json(track->recent, MS_TRACK_MEAN));
+    put_members(&all, track, track_members, COUNT(track_members));
+    ms_json_set(&all, "recent", reals_json(track->recent, MS_TRACK_MEAN));
     return all;
 }
 
@@ -196,8 +200,8 @@ static json_t *pending_json(const ms_log_line *line)
     double  groups[GROUP_REALS];
 
     memcpy(groups, line->groups, sizeof groups);
-    put_members(all, line, pending_members, COUNT(pending_members));
-    json_object_set_new(all, "groups", reals_json(groups, line->has_groups ? GROUP_REALS : 0));
+    put_members(&all, line, pending_members, COUNT(pending_members));
+    ms_json_set(&all, "groups", reals_json(groups, line->has_groups ? GROUP_REALS : 0));
     return all;
 }
 
@@ -224,25 +228,27 @@ static musec_status read_pending(ms_error *e, ms_train *t, const ms_checkpoint *
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
+/* NULL without memory. */
 json_t *ms_train_state(const ms_train *t)
 {
     const ms_computed computed = ms_train_computed(t);
     json_t           *state    = json_object();
 
-    put_members(state, &t->progress, progress_members, COUNT(progress_members));
-    json_object_set_new(state, "sets", sets_json(t));
-    json_object_set_new(state, "config", ms_train_config_json(&t->cfg));
-    json_object_set_new(state, "computed",
-                        json_pack("{s:s, s:s, s:s}", "device", computed.device, "precision",
-                                  computed.precision, "operands", computed.operands));
-    ms_train_put_origin(t, state);
-    json_object_set_new(state, "track", track_json(&t->progress.track));
-    json_object_set_new(state, "lowest_gain", real_json(t->progress.lowest_gain));
-    if (t->has_pending) json_object_set_new(state, "awaiting", pending_json(&t->pending));
+    put_members(&state, &t->progress, progress_members, COUNT(progress_members));
+    ms_json_set(&state, "sets", sets_json(t));
+    ms_json_set(&state, "config", ms_train_config_json(&t->cfg));
+    ms_json_set(&state, "computed",
+                json_pack("{s:s, s:s, s:s}", "device", computed.device, "precision",
+                          computed.precision, "operands", computed.operands));
+    ms_train_put_origin(t, &state);
+    ms_json_set(&state, "track", track_json(&t->progress.track));
+    ms_json_set(&state, "lowest_gain", real_json(t->progress.lowest_gain));
+    if (t->has_pending) ms_json_set(&state, "awaiting", pending_json(&t->pending));
     return state;
 }
 
-musec_status ms_train_read_state(ms_error *e, ms_train *t, const ms_checkpoint *c)
+/* Reads all but the positions in the data. */
+static musec_status read_progress(ms_error *e, ms_train *t, const ms_checkpoint *c)
 {
     const json_t *gain = json_object_get(c->state, "lowest_gain");
     const char   *bad =
@@ -254,6 +260,37 @@ musec_status ms_train_read_state(ms_error *e, ms_train *t, const ms_checkpoint *
     if (bad != NULL) return bad_state(e, c, "", bad);
     TRY(read_track(e, c, &t->progress.track));
     TRY(read_pending(e, t, c));
+done:
+    return st;
+}
+
+musec_status ms_train_check_state(ms_error *e, const ms_checkpoint *c)
+{
+    static const char *const files[] = { "model.safetensors", "optim.safetensors" };
+    ms_train                *t       = calloc(1, sizeof *t); /* only to read into */
+    ms_train_config          cfg;
+    char                     path[MS_PATH_MAX];
+    musec_status             st;
+
+    if (t == NULL) return ms_no_memory(e, "the state of the run");
+    TRY(ms_train_checkpoint_config(e, c, &cfg));
+    TRY(read_progress(e, t, c));
+    for (size_t i = 0; i < COUNT(files); i++) {
+        ms_safetensors s = { 0 };
+        TRY(ms_path_join(e, c->dir, files[i], path));
+        TRY(ms_safetensors_open(e, path, &s));
+        ms_safetensors_close(&s);
+    }
+done:
+    free(t);
+    return st;
+}
+
+musec_status ms_train_read_state(ms_error *e, ms_train *t, const ms_checkpoint *c)
+{
+    musec_status st;
+
+    TRY(read_progress(e, t, c));
     TRY(read_sets(e, c, t->train, &t->progress.position));
 done:
     return st;

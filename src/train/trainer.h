@@ -129,7 +129,9 @@ musec_status ms_train_outcome(ms_error *e, ms_train *t, ms_outcome *out);
 
 /* ---- state.c: the "state" of state.json ------------------------------------------------------ */
 
-json_t      *ms_train_state(const ms_train *t);
+json_t *ms_train_state(const ms_train *t);
+/* Checks that the state and the headers of the tensor files can be read. */
+musec_status ms_train_check_state(ms_error *e, const ms_checkpoint *c);
 musec_status ms_train_read_state(ms_error *e, ms_train *t, const ms_checkpoint *c);
 
 /* Says whether this rank writes the files of the run. */
@@ -158,6 +160,6 @@ musec_status ms_train_identify_data(ms_error *e, ms_train *t);
 musec_status ms_train_record_changes(ms_error *e, ms_train *t, const ms_checkpoint *c,
                                      const ms_train_config *was);
 /* Adds the origin to the state of a checkpoint. */
-void ms_train_put_origin(const ms_train *t, json_t *state);
+void ms_train_put_origin(const ms_train *t, json_t **state);
 
 #endif

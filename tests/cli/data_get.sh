@@ -17,10 +17,10 @@ fails 1 'nowhere.json: cannot open' data get fineweb --sources nowhere.json
 
 wrong() { # wrong PATTERN JSON: a list of sources that is refused
     printf '%s\n' "$2" >wrong.json
-    fails 1 "wrong.json: .*$1" data get a --sources wrong.json
+    fails 1 "wrong.json:.*$1" data get a --sources wrong.json
 }
 one='"name": "f", "urls": ["http://x/f"]'
-wrong 'line [0-9]+: ' '{'
+wrong '[0-9]+: is no JSON' '{'
 wrong 'no list "sets"' '{}'
 wrong 'needs "name", "kind" and "files"' '{"sets": [{"name": "a"}]}'
 wrong '"kind" is vocab, .* not .zip.' "{\"sets\": [{\"name\": \"a\", \"kind\": \"zip\", \"files\": [{$one}]}]}"
@@ -51,7 +51,7 @@ for name in "text_0", "text_1", "text_2", "text_9":
             words = "".join(dice.choice("etaoin shrdlu") for _ in range(dice.randrange(1, 400)))
             f.write(json.dumps({"url": "x", "text": words}) + "\n")
     with open("root/%s.parquet" % name, "wb") as f: # for the duckdb below
-        f.write(gzip.open("root/%s.json.gz" % name).read())
+        f.write(b"PAR1" + gzip.open("root/%s.json.gz" % name).read())
 with open("big", "wb") as f:
     f.write(dice.randbytes(300000))
 # A vocabulary of GPT-2's size: all bytes, and as many pairs of them as there is room for.
@@ -210,7 +210,7 @@ prints '4 shards, 2900 training and 700 validation tokens'
 check "no shard was fetched twice" test "$(requests plain/train_1.bin)" = 1
 succeeds data inspect shards/val_000000.bin
 list shards plain '{"name": "train_000001.bin", "urls": ["@/big"]}'
-get_fails 'train_000001.bin: .*; what came was dropped' --out noshards
+get_fails 'does not begin like a shard of tokens' --out noshards
 check "neither file nor row is left" test -z "$(ls noshards)"
 
 # ---- texts ----
@@ -302,7 +302,7 @@ print(json.load(sys.stdin)["tokens"])')
 [ "$1" = --version ] && exit 0
 files=$(printf '%s' "$2" | sed -n "s/^COPY (SELECT \"text\" FROM read_parquet('\(.*\)') WHERE \"text\" IS NOT NULL) TO '\(.*\)' (FORMAT JSON)$/\1|\2/p" | sed "s/''/'/g")
 echo words of duckdb that are no lines
-exec cat "${files%|*}" >"${files#*|}"
+exec tail -c +5 "${files%|*}" >"${files#*|}"
 EOT
     printf '#!/bin/sh\nexit 1\n' >none/python3
     chmod +x duck/duckdb none/python3
@@ -344,7 +344,7 @@ class Batch(list):
     def column(self, n): return self
     def to_pylist(self): return self
 class ParquetFile:
-    def __init__(self, path): self.lines = open(path, encoding="utf-8").read().splitlines()
+    def __init__(self, path): self.lines = open(path, encoding="utf-8").read()[4:].splitlines()
     def iter_batches(self, batch_size, columns):
         for line in self.lines: yield Batch([json.loads(line)[columns[0]], None])
 EOT
@@ -355,7 +355,7 @@ EOT
     check "the texts are gone" test ! -e python/raw
     if python3 -c 'import pyarrow.parquet' 2>/dev/null; then
         python3 -c 'import json, pyarrow, pyarrow.parquet as p
-lines = [json.loads(line)["text"] for line in open("root/text_0.parquet")]
+lines = [json.loads(line)["text"] for line in open("root/text_0.parquet").read()[4:].splitlines()]
 p.write_table(pyarrow.table({"text": lines}), "root/real.parquet")'
         list parquet plain '{"part": "train", "name": "real.parquet", "urls": ["@/real.parquet"]}'
         PATH=$PWD:$PATH get --out real --vocab $vocab

@@ -1,0 +1,102 @@
+"""cases.py - the commands that are disturbed: what each needs before, and how it is run.
+
+A case is run in a copy of the directory that its `needs` made, with fixed inputs.  `again` is what
+a user would do after a failure, in what the failure left; then all must be as if nothing had been.
+"""
+import gzip
+import json
+import struct
+
+TINY = ("--preset pico --steps 6 --checkpoint-every 2 --val-every 3 --report-every 3 --quiet "
+        "--set layers=1 --set width=16 --set heads=1 --set head=16 --set mlp=32 --set batch=64 "
+        "--set max_doc=32 --set val_tokens=64").split()
+SWEEP = ("--optimizer muon,soft-musec --lr 0.02 --preset pico --set steps=2 --set layers=1 "
+         "--set width=16 --set heads=1 --set head=16 --set mlp=32 --set batch=64 "
+         "--set max_doc=32 --set val_tokens=64 --out sweep --jobs 1").split()
+
+
+def npy(shape, values):
+    head = "{'descr': '<f4', 'fortran_order': False, 'shape': (%s,), }" % ", ".join(map(str, shape))
+    head += " " * ((64 - (10 + len(head) + 1) % 64) % 64) + "\n"
+    return (b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode()
+            + struct.pack("<%df" % len(values), *values))
+
+
+def numbers(n):  # any fixed numbers that are not special
+    return [((i * 2654435761) % 1000) / 500.0 - 0.999 for i in range(n)]
+
+
+def write_inputs(put, port):
+    """Writes the files that the cases read; `put` takes a name and bytes.  The files below www are
+    served at the port."""
+    texts = [{"id": i, "text": "Document %d says \u00e9 and \"%s\".\n" % (i, "lorem " * (5 + 7 * i))}
+             for i in range(12)]
+    lines = "".join(json.dumps(t, ensure_ascii=i % 2 == 0) + "\n" for i, t in enumerate(texts))
+    put("texts.jsonl", lines.encode())
+    put("texts.json.gz", gzip.compress(lines.encode(), mtime=0))
+    put("plain.txt", b"A first paragraph.\n\nAnd a second one, which is longer.\n" * 8)
+    put("x.npy", npy((6, 4), numbers(24)))
+    put("w0.npy", npy((4, 4), numbers(16)))
+    put("grads.npy", npy((3, 4, 4), numbers(48)))
+    put("ids.txt", b"72 105 10\n")
+    for i in range(2):
+        put("www/t_%d.bin" % i, struct.pack("<256i", 20240520, 1, 900, *[0] * 253)
+            + struct.pack("<900H", 50256, *range(899)))
+    put("sources.json", json.dumps({"sets": [{"name": "tiny", "kind": "shards", "files": [
+        {"name": "t_{0..1}.bin", "urls": ["http://127.0.0.1:%d/t_{0..1}.bin" % port]}]}]}).encode())
+
+
+class Case:
+    def __init__(self, name, argv, needs="inputs", stdin=None, again=None, slow=False):
+        self.name, self.argv, self.needs, self.stdin = name, argv.split(), needs, stdin
+        self.again = self.argv if again is None else again.split()
+        self.slow = slow
+
+
+NEEDS = {  # directories with what was made before, by musec itself
+    "inputs": [],
+    "run": [["train", "--out", "run"] + TINY],
+    "half": [["train", "--out", "run"] + TINY + ["--time-limit", "1e-9"]],
+    "sweep": [["sweep"] + SWEEP],
+    "shards": [["tokenize", "texts.jsonl", "--tokenizer", "byte", "--out", "shards"]],
+}
+
+_tiny, _sweep = " ".join(TINY), " ".join(SWEEP)
+CASES = [
+    Case("info", "info --no-peak --json"),
+    Case("help", "train --help"),
+    Case("completion", "completion bash"),
+    Case("clip", "clip x.npy y.npy --op soft --threshold 0.5 --json"),
+    Case("spectrum", "spectrum x.npy --json"),
+    Case("spectrum-run", "spectrum run/checkpoint/step_00000006/model.safetensors --json", "run"),
+    Case("replay", "replay --optimizer soft-musec --w0 w0.npy --grads grads.npy --out w.npy --json"),
+    Case("encode", "encode --tokenizer byte", stdin="plain.txt"),
+    Case("decode", "decode --tokenizer byte", stdin="ids.txt"),
+    Case("tokenize", "tokenize texts.jsonl texts.json.gz --tokenizer byte --out out "
+                     "--shard-tokens 1000 --val-tokens 500"),
+    Case("tokenize-skip", "tokenize texts.jsonl --tokenizer byte --out out --skip-bad --json"),
+    Case("tokenize-text", "tokenize plain.txt --tokenizer byte --out out"),
+    Case("inspect", "data inspect shards/train_000001.bin --tokenizer byte --json", "shards"),
+    Case("explain", "train --explain " + _tiny),
+    Case("explain-json", "train --explain --json " + _tiny),
+    Case("train", "train --out new " + _tiny, again="train --out new " + _tiny),
+    Case("train-shards", "train --out new --data shards --json " + _tiny, "shards"),
+    Case("resume", "train --resume run --steps 8 --quiet", "run"),
+    Case("resume-half", "train --resume run --quiet", "half"),
+    Case("init-from", "train --init-from run --out new " + _tiny, "run"),
+    Case("sample", "sample run --tokens 8 --seed 1 --prompt Hi --json", "run"),
+    Case("export", "export run --out model --json", "run"),
+    Case("sweep", "sweep " + _sweep + " --json"),
+    Case("sweep-done", "sweep " + _sweep + " --json", "sweep"),
+    Case("sweep-plan", "sweep " + _sweep + " --dry-run --json"),
+    Case("report", "report sweep --out page.html --csv csv --omit-times --json", "sweep"),
+    Case("report-png", "report sweep --out page.html --png png --omit-times", "sweep", slow=True),
+    Case("watch", "watch sweep --once", "sweep"),
+    Case("paper-list", "paper list --no-run --json", slow=True),
+    Case("paper-plan", "paper threshold --dry-run --json", slow=True),
+    Case("theory", "theory params --delta 0.1 --steps 1000 --rank 2 --json"),
+    Case("theory-run", "theory run quadratic --steps 200 --samples 4 --json"),
+    Case("data-list", "data get --list --json"),
+    Case("data-get", "data get tiny --sources sources.json --out got --retries 0 --quiet --json"),
+    Case("bench", "bench tokenize --quick --json", slow=True),
+]
