@@ -353,10 +353,10 @@ static bool read_kind(char kind, json_t *value, void *out)
     const char *text = json_string_value(value);
 
     switch (kind) {
-    case 's': memcpy(out, &text, sizeof text); return text != NULL;
+    case 's': *(const char **)out = text; return text != NULL;
     case 'i': *(json_int_t *)out = json_integer_value(value); return json_is_integer(value);
     case 'b': *(int *)out = json_is_true(value); return json_is_boolean(value);
-    default: memcpy(out, &value, sizeof value); return true;
+    default: *(json_t **)out = value; return true;
     }
 }
 

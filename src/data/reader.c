@@ -333,7 +333,7 @@ static void list_keys(json_t *root, char *text, size_t bytes)
 
 static const char *type_name(const json_t *value)
 {
-    switch (json_typeof(value)) {
+    switch (value == NULL ? JSON_NULL : json_typeof(value)) {
     case JSON_OBJECT: return "an object";
     case JSON_ARRAY: return "an array";
     case JSON_STRING: return "a string";

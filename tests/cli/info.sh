@@ -6,6 +6,7 @@ succeeds info --no-peak
 prints "^musec +$("$MUSEC" --version | cut -d' ' -f2)$"
 prints '^built by +(gcc|clang) ' '^device +cpu: .* - here: .*thread'
 check "info lists, it does not warn" test -z "$note"
+prints '^mpi +(absent; for training on several ranks: .|[A-Z])'
 prints '^device +ref: ' '^blas +.*thread' '^threads +[0-9]+$'
 if grep -q '^device *cuda: ' stdout; then
     prints '^device +cuda: .* - (absent here: .|here: .* GiB, compute capability [0-9]+\.[0-9], driver)'
@@ -23,7 +24,6 @@ if grep -q '^device *cuda: ' stdout; then
 else
     skip "no CUDA in this build"
 fi
-prints '^mpi +(absent; for training on several ranks: .|[A-Z])'
 OMP_NUM_THREADS=1 succeeds info --no-peak
 prints '^device +cpu: .*, 1 thread$' '^jansson +[0-9]'
 prints '^program +rsvg-convert: (/|absent; .* install the package librsvg2-bin)'

@@ -1,13 +1,15 @@
 /* fail_alloc.c - lets an allocation of a program fail, to be loaded with LD_PRELOAD.
  *
- *     FAULTS_AT=N        the N-th allocation after the libraries were loaded fails
+ *     FAULTS_AT=N        the N-th allocation after main() has begun fails
  *     FAULTS_AFTER=1     and so do all that follow
  *     FAULTS_REPORT=FILE the number of allocations and of failures is appended to FILE at the end,
  *                        and the stack of the first failure when it happens
  *     FAULTS_PROGRAM=X   only a program of this name is disturbed, not what it starts
  *
- * Allocations of libraries, such as those of the C library on our behalf, count as well. */
+ * Allocations of libraries, such as those of the C library on our behalf, count as well, but not
+ * those before main(), where CUDA's runtime registers kernels and fails without a word. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
@@ -63,7 +65,7 @@ static bool fails(void)
     return true;
 }
 
-__attribute__((constructor)) static void arm(void)
+static void arm(void)
 {
     const char *at = getenv("FAULTS_AT"), *after = getenv("FAULTS_AFTER");
     const char *file = getenv("FAULTS_REPORT"), *program = getenv("FAULTS_PROGRAM");
@@ -75,6 +77,26 @@ __attribute__((constructor)) static void arm(void)
     fail_at    = at == NULL ? 0 : strtol(at, NULL, 10);
     fail_after = after != NULL && after[0] == '1';
     armed      = true;
+}
+
+static int (*program_main)(int, char **, char **);
+
+static int armed_main(int argc, char **argv, char **environment)
+{
+    arm();
+    return program_main(argc, argv, environment);
+}
+
+/* glibc's, by which a program begins: what it calls as main() is ours. */
+int __libc_start_main(int (*run)(int, char **, char **), int argc, char **argv, void (*init)(void),
+                      void (*fini)(void), void (*rtld_fini)(void), void  *stack_end)
+{
+    int (*start)(int (*)(int, char **, char **), int, char **, void (*)(void), void (*)(void),
+                 void (*)(void), void *) = NULL;
+    void *const found                    = dlsym(RTLD_NEXT, "__libc_start_main");
+    memcpy(&start, &found, sizeof start);
+    program_main = run;
+    return start(armed_main, argc, argv, init, fini, rtld_fini, stack_end);
 }
 
 __attribute__((destructor)) static void tell(void)
