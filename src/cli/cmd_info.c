@@ -400,7 +400,7 @@ static musec_status run(ms_error *error, const struct args *a)
     musec_status st;
 
     ms_device_cpu_describe(NULL, facts.blas, sizeof facts.blas);
-    facts.has_mpi = ms_comm_mpi_describe(facts.mpi, sizeof facts.mpi);
+    TRY(ms_comm_mpi_describe(error, facts.mpi, sizeof facts.mpi, &facts.has_mpi));
     if (a->device != NULL)
         TRY(ms_cli_open(error, a->device, &ctx));
     else /* the rows of the devices have the reasons */

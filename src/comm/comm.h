@@ -94,8 +94,9 @@ musec_status ms_comm_check(ms_error *e, const ms_comm *c, musec_status status);
 /* The communicator of a process that is alone: it needs no opening and is never closed. */
 ms_comm *ms_comm_self(void);
 
-/* Says in words which MPI would be used, "Open MPI v4.1.4, ...", or why there is none (false). */
-bool ms_comm_mpi_describe(char *text, size_t bytes);
+/* Says in words which MPI would be used, "Open MPI v4.1.4, ...", or why there is none (*there is
+ * false).  Fails where it is there and cannot be read. */
+musec_status ms_comm_mpi_describe(ms_error *e, char *text, size_t bytes, bool *there);
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 

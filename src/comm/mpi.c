@@ -19,6 +19,7 @@
  * leaves it to those who waited for it. */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -79,6 +80,22 @@ static void program_directory(char *out, size_t bytes)
     if (last != NULL) last[1] = '\0';
 }
 
+/* What the loader says has no code but words.  Is something that the library needs not installed,
+ * or another version of it? */
+static bool is_missing(const char *said, const char *path)
+{
+    const bool itself = strncmp(said, path, strlen(path)) == 0; /* which is there */
+    return (!itself && strstr(said, strerror(ENOENT)) != NULL) ||
+           strstr(said, "undefined symbol") != NULL || strstr(said, "not found") != NULL;
+}
+
+/* Is it memory?  Without any for a name, the loader does not find a file that is there. */
+static bool is_memory(const char *said)
+{
+    return strstr(said, strerror(ENOMEM)) != NULL || strstr(said, strerror(ENOENT)) != NULL ||
+           strstr(said, "cannot create") != NULL || strstr(said, " map ") != NULL;
+}
+
 /* Opens libmusec_mpi.so; its MPI opens libraries of its own, which look for MPI's symbols among
  * those of the whole process. */
 static musec_status open_library(ms_error *e, void **library, const ms_mpi_plugin **out)
@@ -97,8 +114,11 @@ static musec_status open_library(ms_error *e, void **library, const ms_mpi_plugi
                  by_loader ? "" : places[i]);
         if (!by_loader && access(path, F_OK) != 0) continue;
         *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-        if (*library == NULL && !by_loader && (said = dlerror()) != NULL)
-            snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, said);
+        if (*library != NULL || by_loader || (said = dlerror()) == NULL) continue;
+        if (!is_missing(said, path))
+            return ms_fail(e, MUSEC_EIO, "%s cannot be opened%s: %s", path,
+                           is_memory(said) ? " for want of memory" : "", said);
+        snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, said);
     }
     if (*library == NULL)
         return ms_fail(e, MUSEC_ENOTSUP,
@@ -115,18 +135,18 @@ static musec_status open_library(ms_error *e, void **library, const ms_mpi_plugi
                    "libmusec_mpi.so is of another version of musec: build it again");
 }
 
-bool ms_comm_mpi_describe(char *text, size_t bytes)
+musec_status ms_comm_mpi_describe(ms_error *e, char *text, size_t bytes, bool *there)
 {
     const ms_mpi_plugin *p       = NULL;
     void                *library = NULL;
-    ms_error             e       = { "" };
+    ms_error             absent  = { "" };
+    const musec_status   st      = open_library(&absent, &library, &p);
 
-    if (open_library(&e, &library, &p) != MUSEC_OK) {
-        snprintf(text, bytes, "%s", e.text);
-        return false;
-    }
-    p->describe(text, (int)ms_min_i64((int64_t)bytes, 1 << 20));
-    return true; /* it stays open: an MPI that was opened does not like to be closed */
+    *there = st == MUSEC_OK;
+    if (st == MUSEC_EIO) return ms_fail(e, st, "%s", absent.text);
+    snprintf(text, bytes, "%s", absent.text);
+    if (*there) p->describe(text, (int)ms_min_i64((int64_t)bytes, 1 << 20));
+    return MUSEC_OK; /* it stays open: an MPI that was opened does not like to be closed */
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
