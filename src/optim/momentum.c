@@ -208,19 +208,25 @@ done:
     return st;
 }
 
+/* Averages all members of a group into its directions in 16 bits. */
+static musec_status average_group(ms_step *s, ms_group *g, ms_direction_mode mode, ms_vec observed)
+{
+    ms_group_step *gs   = &s->host->groups[g - s->opt->groups];
+    const ms_span  all  = { .g = g, .gs = gs, .n = g->count, .momentum = g->state[0] };
+    const ms_mat   none = { .count = g->count };
+    return compute(s, &all, mode, none, gs->scaled, observed);
+}
+
 musec_status ms_average_predicted(ms_step *s)
 {
     musec_status st = MUSEC_OK;
     for (size_t i = 0; i < s->opt->n_params; i++)
         s->host->observed[i] = 0;
     for (size_t i = 0; i < s->opt->n_groups; i++) {
-        ms_group      *g    = &s->opt->groups[i];
-        ms_group_step *gs   = &s->host->groups[i];
-        const ms_span  all  = { .g = g, .gs = gs, .n = g->count, .momentum = g->state[0] };
-        const ms_mat   none = { .count = g->count };
+        ms_group      *g  = &s->opt->groups[i];
+        ms_group_step *gs = &s->host->groups[i];
         if (!gs->predicted) continue;
-        TRY(compute(s, &all, MS_PREDICTED, none, gs->scaled,
-                    ms_vec_slice(s->absmax, s->n_absmax, g->count)));
+        TRY(average_group(s, g, MS_PREDICTED, ms_vec_slice(s->absmax, s->n_absmax, g->count)));
         gs->observed = s->host->absmax + s->n_absmax;
         s->n_absmax += g->count;
         for (int64_t m = 0; m < g->count; m++)
@@ -234,13 +240,11 @@ musec_status ms_average_again(ms_step *s)
 {
     musec_status st = MUSEC_OK;
     for (size_t i = 0; i < s->opt->n_groups; i++) {
-        ms_group      *g    = &s->opt->groups[i];
-        ms_group_step *gs   = &s->host->groups[i];
-        const ms_span  all  = { .g = g, .gs = gs, .n = g->count, .momentum = g->state[0] };
-        const ms_mat   none = { .count = g->count };
+        ms_group      *g  = &s->opt->groups[i];
+        ms_group_step *gs = &s->host->groups[i];
         if (!gs->predicted) continue;
         TRY(ms_scratch_vec(s->opt->d, g->count, &gs->live_absmax));
-        TRY(compute(s, &all, MS_KEEP_STATE, none, gs->scaled, (ms_vec){ 0 }));
+        TRY(average_group(s, g, MS_KEEP_STATE, (ms_vec){ 0 }));
     }
 done:
     return st;
