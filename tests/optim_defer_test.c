@@ -261,6 +261,7 @@ TEST_EACH_DEVICE(whether_a_step_can_be_captured_is_said_with_the_reason, dev)
 #ifdef MS_HAVE_CUDA
 
 #include "device/cuda/cuda.h"
+#include "optim/optim.h"
 
 /* Three steps as usual, then five by replaying a graph of one: gradients are copied to their place
  * before each, one of them not finite, and the learning rate is written to the device. */
@@ -325,6 +326,69 @@ TEST(a_graph_of_a_step_is_that_step)
 {
     for (size_t i = 0; i < COUNT(rules); i++)
         if (strstr(rules[i].options, "momentum-dtype") == NULL) check_replay(&rules[i]);
+}
+
+enum { REPEATS = 14 };
+
+/* Steps of both rigs: of one, the gradient of a parameter lies somewhere else each time, so that
+ * each step is queued; of the other all lie where they were, so that steps become graphs, but where
+ * a parameter has no gradient, or after the caller has changed state.  One step is not taken. */
+static uint64_t check_repeats(ms_device *dev, const struct rule *rule)
+{
+    static const char *const options = "nonfinite=defer operands=f16 report-every=0 %s";
+    rig queued   = rig_makef(dev, MUSEC_F32, model, N, 5, rule->name, options, rule->options);
+    rig repeated = rig_makef(dev, MUSEC_F32, model, N, 5, rule->name, options, rule->options);
+    rig *const      rigs[]         = { &queued, &repeated };
+    void           *place[REPEATS] = { NULL };
+    double          lr[N];
+    musec_view      grads[N];
+    musec_step_args args;
+    CHECK(musec_step_args_init(&args, sizeof args) == MUSEC_OK, "init");
+    args.lr = lr;
+    for (int64_t t = 0; t < REPEATS; t++) {
+        for (size_t p = 0; p < N; p++)
+            lr[p] = 0.01 / (double)(t + 1 + (int64_t)p);
+        for (int k = 0; k < 2; k++) {
+            rig_set_grads(rigs[k], t, t == 5 ? NAN : 1.0);
+            for (size_t p = 0; p < N; p++)
+                grads[p] = rigs[k]->g[p].view;
+            if (k == 0) {
+                const musec_view from  = grads[0];
+                const size_t     bytes = (size_t)(from.rows * from.cols) * sizeof(float);
+                CHECK_OK(dev, dev->ops->alloc(dev, bytes, &place[t]));
+                grads[0].data = place[t];
+                CHECK_OK(dev, dev->ops->copy(dev, ms_mat_of(from), ms_mat_of(grads[0])));
+            }
+            if (t == 8) grads[2].data = NULL;
+            if (t == 10) CHECK_OK(dev, musec_optim_state_changed(rigs[k]->opt, 1));
+            CHECK_OK(dev, musec_optim_step_with(rigs[k]->opt, grads, N, &args));
+        }
+        CHECK_OK(dev, musec_optim_poll(queued.opt));
+        check_counts(&queued, &repeated);
+    }
+    rig_check_same(&queued, &repeated, rule->name, "repeated");
+    CHECK(ms_step_graphs_launched(queued.opt) == 0, "%s: gradients moved", rule->name);
+    const uint64_t launched = ms_step_graphs_launched(repeated.opt);
+    for (int64_t t = 0; t < REPEATS; t++)
+        dev->ops->free(dev, place[t]);
+    rig_free(&queued), rig_free(&repeated);
+    return launched;
+}
+
+TEST(steps_that_repeat_become_graphs_of_the_same_bits)
+{
+    static const struct rule by_norm = { "soft-musec", "ns-mode=fast shape-rule=normuon" };
+    ms_device               *dev     = NULL;
+    char                     why[256];
+    if (musec_ctx_create_why(&dev, "cuda", why, sizeof why) != MUSEC_OK) SKIP("%s", why);
+    for (size_t i = 0; i < COUNT(rules); i++) {
+        if (strstr(rules[i].options, "momentum-dtype") != NULL) continue;
+        const uint64_t launched = check_repeats(dev, &rules[i]);
+        CHECK(launched >= 4, "%s %s: %llu graphs in %d steps", rules[i].name, rules[i].options,
+              (unsigned long long)launched, REPEATS);
+    }
+    CHECK(check_repeats(dev, &by_norm) == 0, "a graph of updates that are divided by norms");
+    musec_ctx_destroy(dev);
 }
 
 #endif

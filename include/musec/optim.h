@@ -277,7 +277,11 @@ MUSEC_API musec_status musec_optim_step_with(musec_optim *opt, const musec_view 
  * taken and skipped are known when this was called, which waits; until then a step counts as taken.
  * Options that need the host in between are MUSEC_ENOTSUP at create, with the reason: coupled
  * decay, epoch averages, muonclip, warmups of ademamix, ns_mode exact (or accurate in float32), a
- * threshold by quantile.  Other policies have nothing to say here and do not wait. */
+ * threshold by quantile.  Other policies have nothing to say here and do not wait.
+ *
+ * On a GPU a deferred step that is like an earlier one, with all operands and the workspace at the
+ * same addresses, is launched as one graph that the library has recorded; its bits are those of
+ * any other step, and learning rates and weight decays may change. */
 MUSEC_API musec_status musec_optim_poll(musec_optim *opt);
 
 /* Says whether the step just taken, taken again with the same shapes and NULLs, could be captured

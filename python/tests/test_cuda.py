@@ -219,6 +219,31 @@ def test_cuda_graph():
         assert float((w - v).norm() / w.norm()) <= 2e-4
 
 
+def test_steps_that_repeat():
+    """Steps whose gradients lie where they lay are launched as a graph of the library's own, whose
+    bits are those of steps that are queued: here because each gradient lies somewhere else."""
+    repeated, queued = parameters(), parameters()
+    pairs = [(mt.SoftMusec(w, lr=0.02, weight_decay=0.1), w) for w in (repeated, queued)]
+    schedules = [torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9) for optimizer, _ in pairs]
+    for w in repeated:
+        w.grad = torch.zeros_like(w)
+    kept = []
+    for t in range(12):
+        for w, v in zip(repeated, queued):
+            g = torch.randn(w.shape, generator=torch.Generator().manual_seed(t)).to("cuda")
+            g = float("nan") * g if t == 7 else g
+            w.grad.copy_(g)
+            v.grad = g
+            kept.append(g)
+        for (optimizer, _), schedule in zip(pairs, schedules):
+            optimizer.step()
+            schedule.step()
+    with pytest.warns(UserWarning, match="1 step"):
+        assert [optimizer.skipped for optimizer, _ in pairs] == [1, 1]
+    for w, v in zip(repeated, queued):
+        assert torch.equal(w, v)
+
+
 def test_grad_scaler_and_nonfinite():
     for options in ({}, {"capturable": True}):
         weights = parameters()

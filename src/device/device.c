@@ -37,6 +37,11 @@ static const ms_device_kind kinds[] = {
       .set_stream       = ms_device_cuda_set_stream,
       .stream           = ms_device_cuda_stream,
       .enter            = ms_device_cuda_enter,
+      .can_record       = ms_device_cuda_can_record,
+      .record           = ms_device_cuda_record,
+      .record_end       = ms_device_cuda_record_end,
+      .launch_graph     = ms_device_cuda_launch_graph,
+      .free_graph       = ms_device_cuda_free_graph,
       .describe         = ms_device_cuda_describe },
 #endif
     { .name             = "cpu",

@@ -373,6 +373,15 @@ typedef struct ms_device_kind {
     musec_status (*set_stream)(ms_device *d, void *stream);
     void *(*stream)(ms_device *d);
     ms_caller (*enter)(ms_device *d);
+    /* Graphs: what is queued between record and record_end is not done, but becomes a graph, which
+     * does all of it each time that it is launched.  Recording fails if anything waits or allocates
+     * meanwhile; *graph is NULL then.  can_record: the caller is recording nothing himself.  NULL:
+     * it has no graphs. */
+    bool (*can_record)(ms_device *d);
+    musec_status (*record)(ms_device *d);
+    musec_status (*record_end)(ms_device *d, void **graph);
+    musec_status (*launch_graph)(ms_device *d, void *graph);
+    void (*free_graph)(ms_device *d, void *graph);
     /* its free and total memory; NULL: it uses the host's */
     ms_memory (*memory)(ms_device *d);
     /* describes the chip, its memory and the libraries */
@@ -397,6 +406,11 @@ ms_memory    ms_device_cuda_memory(ms_device *d);
 musec_status ms_device_cuda_set_stream(ms_device *d, void *stream);
 void        *ms_device_cuda_stream(ms_device *d);
 ms_caller    ms_device_cuda_enter(ms_device *d);
+bool         ms_device_cuda_can_record(ms_device *d);
+musec_status ms_device_cuda_record(ms_device *d);
+musec_status ms_device_cuda_record_end(ms_device *d, void **graph);
+musec_status ms_device_cuda_launch_graph(ms_device *d, void *graph);
+void         ms_device_cuda_free_graph(ms_device *d, void *graph);
 uint64_t     ms_device_cuda_attn_workspace(ms_device *d, ms_attn_shape shape);
 
 /* Makes the rows alloc and free those of allocator.c, and the workspace's. */

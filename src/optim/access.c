@@ -172,12 +172,18 @@ done:
     return st;
 }
 
-musec_status ms_take_changes(musec_optim *opt)
+bool ms_has_changes(const musec_optim *opt)
 {
-    bool         any = false;
-    musec_status st  = MUSEC_OK;
+    bool any = false;
     for (size_t i = 0; i < opt->n_params; i++)
         any = any || opt->params[i].state_changed;
+    return any;
+}
+
+musec_status ms_take_changes(musec_optim *opt)
+{
+    const bool   any = ms_has_changes(opt);
+    musec_status st  = MUSEC_OK;
     for (size_t i = 0; any && i < opt->n_groups; i++) {
         ms_group *g = &opt->groups[i];
         for (int64_t m = 0; m < g->count; m++) {

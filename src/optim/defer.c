@@ -275,30 +275,35 @@ done:
 
 /* ---- capture --------------------------------------------------------------------------------- */
 
+/* Why a step like the last one cannot be captured, or NULL. */
+static const char *reason_not_steady(const musec_optim *opt)
+{
+    if (opt->d->kind->stream == NULL) return "the device has no stream that could be captured";
+    if (!opt->deferred)
+        return "a step waits to see whether its gradients are finite: set nonfinite to defer";
+    if (!opt->last_taken)
+        return "no step was taken yet: memory and plans are made by the first ones";
+    if (opt->cfg.momentum_dtype != MUSEC_MOMENTUM_OWN)
+        return "momentum in bf16 is rounded by draws that a graph would repeat";
+    if (opt->last_allocs > 0 || opt->d->scratch.n_chunks > 1)
+        return "the workspace grew at the last step: take another one";
+    if (opt->d->scratch.n_chunks == 0 && opt->d->allocator.alloc == NULL)
+        return "the workspace was given back: take another step";
+    if (opt->live_stale || opt->last_uploads > 0)
+        return "the last step sent numbers to the device: take another one";
+    if (opt->last_waits > 0) return "the last step waited, as the first ones do: take another one";
+    return NULL;
+}
+
+bool ms_step_is_steady(const musec_optim *opt) { return reason_not_steady(opt) == NULL; }
+
 int musec_optim_can_capture(const musec_optim *opt, char *why, size_t bytes)
 {
-    ms_error words = { "" };
-    if (opt == NULL)
-        ms_error_set(&words, "there is no optimizer");
-    else if (opt->d->kind->stream == NULL)
-        ms_error_set(&words, "the device has no stream that could be captured");
-    else if (!opt->deferred)
-        ms_error_set(&words, "a step waits to see whether its gradients are finite: "
-                             "set nonfinite to defer");
-    else if (!opt->last_taken)
-        ms_error_set(&words, "no step was taken yet: memory and plans are made by the first ones");
-    else if (opt->cfg.report_every > 0)
-        ms_error_set(&words, "steps are measured: set report-every to 0");
-    else if (opt->cfg.momentum_dtype != MUSEC_MOMENTUM_OWN)
-        ms_error_set(&words, "momentum in bf16 is rounded by draws that a graph would repeat");
-    else if (opt->last_allocs > 0 || opt->d->scratch.n_chunks > 1)
-        ms_error_set(&words, "the workspace grew at the last step: take another one");
-    else if (opt->d->scratch.n_chunks == 0 && opt->d->allocator.alloc == NULL)
-        ms_error_set(&words, "the workspace was given back: take another step");
-    else if (opt->live_stale || opt->last_uploads > 0)
-        ms_error_set(&words, "the last step sent numbers to the device: take another one");
-    else if (opt->last_waits > 0)
-        ms_error_set(&words, "the last step waited, as the first ones do: take another one");
+    ms_error    words  = { "" };
+    const char *reason = opt == NULL ? "there is no optimizer" : reason_not_steady(opt);
+    if (reason == NULL && opt->cfg.report_every > 0)
+        reason = "steps are measured: set report-every to 0";
+    if (reason != NULL) ms_error_set(&words, "%s", reason);
     ms_error_copy(&words, why, bytes);
-    return words.text[0] == '\0';
+    return reason == NULL;
 }

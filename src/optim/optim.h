@@ -182,31 +182,32 @@ typedef struct ms_attention {
 } ms_attention;
 
 struct musec_optim {
-    ms_device           *d;
-    ms_comm             *comm;         /* self, unless parameters were shared out */
-    musec_optim_config   cfg, aux_cfg; /* aux_cfg: what the element roles see */
-    const ms_optimizer  *row;          /* of the registry */
-    ms_spectral_fn       spectral_fn;  /* of the matrix roles */
-    double               sharpness;    /* of that, if it clips, see linalg.h */
-    ms_param            *params;
-    size_t               n_params;
-    ms_group            *groups; /* made at the first step */
-    size_t               n_groups;
-    ms_attention        *attentions;
-    size_t               n_attentions;
-    bool                 ready;
-    bool                 unmeasured; /* for want of memory, at the last step that reports */
-    int64_t              t, skipped;
-    double               grad_factor; /* of the last step, on its gradients; 1 before the first */
-    bool                 deferred;    /* the device decides whether a step is taken (defer.c) */
-    bool                 live_stale;  /* the host's numbers of steps are the right ones */
-    ms_vec               live;        /* those of the device */
-    double              *live_host;   /* host memory for what goes there and comes from there */
-    uint64_t             last_waits, last_uploads, last_allocs; /* of the last step */
-    bool                 last_report, last_taken;               /* it was measured; there was one */
-    bool                 predictions_fit; /* the workspace holds the directions of all groups, */
-    bool                 fusion_fits;     /* and what the operator needs for all fusible groups */
-    struct ms_step_host *host;            /* memory that every step uses anew */
+    ms_device             *d;
+    ms_comm               *comm;         /* self, unless parameters were shared out */
+    musec_optim_config     cfg, aux_cfg; /* aux_cfg: what the element roles see */
+    const ms_optimizer    *row;          /* of the registry */
+    ms_spectral_fn         spectral_fn;  /* of the matrix roles */
+    double                 sharpness;    /* of that, if it clips, see linalg.h */
+    ms_param              *params;
+    size_t                 n_params;
+    ms_group              *groups; /* made at the first step */
+    size_t                 n_groups;
+    ms_attention          *attentions;
+    size_t                 n_attentions;
+    bool                   ready;
+    bool                   unmeasured; /* for want of memory, at the last step that reports */
+    int64_t                t, skipped;
+    double                 grad_factor; /* of the last step, on its gradients; 1 before the first */
+    bool                   deferred;    /* the device decides whether a step is taken (defer.c) */
+    bool                   live_stale;  /* the host's numbers of steps are the right ones */
+    ms_vec                 live;        /* those of the device */
+    double                *live_host;   /* host memory for what goes there and comes from there */
+    uint64_t               last_waits, last_uploads, last_allocs; /* of the last step */
+    bool                   last_taken;                            /* there was one */
+    bool                   predictions_fit; /* the workspace holds the directions of all groups, */
+    bool                   fusion_fits;     /* and what the operator needs for all fusible groups */
+    struct ms_step_host   *host;            /* memory that every step uses anew */
+    struct ms_step_graphs *graphs;          /* of deferred steps (graph.c); NULL: none yet */
 };
 
 /* Part (block, index) of x, which has the weight's shape, as matrices: `groups` of them of
@@ -348,7 +349,8 @@ struct ms_step {
     double            grad_factor; /* on gradients as they are read; a prediction, until checked */
     ms_vec            inv_scale;   /* deferred, with a grad_scale: its inverse, (capacity) */
     ms_vec            take;        /* deferred: whether the step is taken, (capacity) or more */
-    bool              report;      /* this step is measured */
+    ms_vec            sizes, decays; /* rates of all matrices on the device, in a graph */
+    bool              report;        /* this step is measured */
     ms_step_host     *host;
     ms_vec            absmax; /* (3 capacity + MS_STEP_NUMBERS) on the device */
     int64_t           n_absmax;
@@ -395,6 +397,17 @@ ms_mat ms_grad_mat(const ms_param *p, musec_view view);
 
 /* ---- the phases of a step, in their order ---------------------------------------------------- */
 
+/* step.c: queues a step whose workspace was taken; counts one that was queued. */
+musec_status ms_queue_step(ms_step *s);
+void         ms_count_step(ms_step *s);
+
+/* graph.c: launches the graph of the step, which it may record before (*done), where a step like
+ * this one came before.  `steady`: the last step may be captured, and this one is like it but for
+ * the key. */
+musec_status ms_repeat_step(ms_step *s, bool steady, bool *done);
+uint64_t     ms_step_graphs_launched(const musec_optim *opt);
+void         ms_step_graphs_free(musec_optim *opt);
+
 /* scale_prediction.c: predicts max|G| of groups, takes memory for their directions, and averages
  * their momentum by these scales. */
 musec_status ms_predict_scales(ms_step *s);
@@ -439,12 +452,14 @@ musec_status ms_take_live(musec_optim *opt);
 /* Queues the decision about a step and its count.  *take: the step goes on, under the guard of the
  * device where that has a queue. */
 musec_status  ms_defer_decide(ms_step *s, bool *take);
+bool          ms_step_is_steady(const musec_optim *opt); /* another one like it may be captured */
 musec_status  ms_poll_live(musec_optim *opt); /* the numbers of steps to the host; waits */
 const double *ms_live_correct(const musec_optim *opt, size_t param, int64_t *step);
 /* check_gradients.c: queues max|G| of the gradients; the largest |entry| that a member may have. */
 musec_status ms_ask_gradients(ms_step *s);
 double       ms_max_grad(const ms_step *s, const ms_group *g, int64_t m);
-/* access.c: forgets what was derived from state that the caller has changed. */
+/* access.c: has the caller changed state?  Forgets what was derived from it. */
+bool         ms_has_changes(const musec_optim *opt);
 musec_status ms_take_changes(musec_optim *opt);
 /* A bound of max|G| of one matrix, of those that were checked. */
 double ms_checked_absmax(const ms_step *s, const ms_member *m);
@@ -483,7 +498,9 @@ musec_status ms_quantile_read(musec_optim *opt, const ms_safetensors *s, const c
 
 /* update.c: decays the weights of a span and subtracts the updates. */
 musec_status ms_update_weights(ms_step *s, const ms_span *span, ms_num threshold);
-double       ms_shape_factor(int rule, int64_t rows, int64_t cols);
+/* The factor on the update of a matrix, but for what only the device knows, and its decay. */
+void   ms_rates_of(const ms_step *s, const ms_group *g, int64_t m, double *size, double *decay);
+double ms_shape_factor(int rule, int64_t rows, int64_t cols);
 musec_status ms_update_averages(musec_optim *opt);
 int64_t ms_picked_epoch(const musec_optim *opt); /* whose weights are averaged; 0 is the first */
 

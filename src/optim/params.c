@@ -422,6 +422,7 @@ static void free_groups(musec_optim *opt)
 
 static void free_host(musec_optim *opt)
 {
+    ms_step_graphs_free(opt);
     opt->d->ops->free(opt->d, opt->live.data);
     free(opt->live_host);
     opt->live      = (ms_vec){ 0 };

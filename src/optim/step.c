@@ -189,6 +189,15 @@ musec_status musec_optim_set_beta(musec_optim *opt, double beta)
     return MUSEC_OK;
 }
 
+void ms_count_step(ms_step *s)
+{
+    for (size_t i = 0; i < s->opt->n_params; i++) {
+        ms_param *p = &s->opt->params[i];
+        p->t += s->grads[i].data != NULL || p->share.elsewhere;
+    }
+    s->opt->t++;
+}
+
 /* The step of all groups, once the gradients are known to be fine. */
 static musec_status take_step(ms_step *s)
 {
@@ -200,9 +209,7 @@ static musec_status take_step(ms_step *s)
         ms_validate_scales(s);
     for (size_t i = 0; i < opt->n_groups; i++)
         if (!s->host->groups[i].done) TRY(step_group(s, i));
-    for (size_t i = 0; i < opt->n_params; i++)
-        opt->params[i].t += s->grads[i].data != NULL || opt->params[i].share.elsewhere;
-    opt->t++;
+    ms_count_step(s);
     TRY(ms_qk_clip(opt));
     TRY(ms_update_averages(opt));
     if (s->report) TRY(ms_share_reports(opt));
@@ -210,17 +217,28 @@ done:
     return st;
 }
 
-static musec_status step(musec_optim *opt, const musec_view *grads, size_t n_grads,
-                         const musec_step_args *args)
+musec_status ms_queue_step(ms_step *s)
 {
-    const int64_t every = opt->cfg.report_every;
-    const ms_mark mark  = ms_arena_mark(&opt->d->scratch);
-    bool          take  = false;
-    ms_step       s     = { .opt         = opt,
-                            .grads       = grads,
-                            .grad_factor = opt->grad_factor,
-                            .report      = every > 0 && (opt->t + 1) % every == 0 };
-    musec_status  st    = MUSEC_OK;
+    musec_optim *opt  = s->opt;
+    bool         take = false;
+    musec_status st   = MUSEC_OK;
+    TRY(ms_scratch_vec(opt->d, 3 * s->host->capacity + MS_STEP_NUMBERS, &s->absmax));
+    TRY(ms_predict_scales(s));
+    TRY(opt->deferred ? ms_defer_decide(s, &take) : ms_check_gradients(s, &take));
+    if (take) TRY(take_step(s));
+done:
+    opt->d->guard = NULL;
+    return st;
+}
+
+/* report: this step is measured; steady: see ms_repeat_step */
+static musec_status step(musec_optim *opt, const musec_view *grads, size_t n_grads,
+                         const musec_step_args *args, bool report, bool steady)
+{
+    const ms_mark mark = ms_arena_mark(&opt->d->scratch);
+    bool          done = false;
+    ms_step s = { .opt = opt, .grads = grads, .grad_factor = opt->grad_factor, .report = report };
+    musec_status st = MUSEC_OK;
     if (s.report) opt->unmeasured = false;
     TRY(ms_optim_prepare(opt));
     TRY(check_shapes(opt, grads, n_grads));
@@ -229,12 +247,9 @@ static musec_status step(musec_optim *opt, const musec_view *grads, size_t n_gra
     opt->last_allocs = opt->d->scratch.n_allocs;
     TRY(ms_take_changes(opt));
     s.host = opt->host;
-    TRY(ms_scratch_vec(opt->d, 3 * s.host->capacity + MS_STEP_NUMBERS, &s.absmax));
-    TRY(ms_predict_scales(&s));
-    TRY(opt->deferred ? ms_defer_decide(&s, &take) : ms_check_gradients(&s, &take));
-    if (take) TRY(take_step(&s));
+    TRY(ms_repeat_step(&s, steady, &done));
+    if (!done) TRY(ms_queue_step(&s));
 done:
-    opt->d->guard = NULL;
     ms_arena_reset(&opt->d->scratch, mark);
     return st;
 }
@@ -255,10 +270,11 @@ musec_status musec_optim_step_with(musec_optim *opt, const musec_view *grads, si
     const ms_caller  caller = ms_device_enter(opt->d);
     const int64_t    every  = opt->cfg.report_every;
     const bool       first  = has_first_step(opt, grads, n_grads);
+    const bool       report = every > 0 && (opt->t + 1) % every == 0;
+    const bool       steady = !first && !report && !ms_has_changes(opt) && ms_step_is_steady(opt);
     opt->last_waits = d->n_waits, opt->last_uploads = d->n_uploads;
-    opt->last_report = every > 0 && (opt->t + 1) % every == 0;
-    musec_status st  = step(opt, grads, n_grads, args);
-    opt->last_taken  = st == MUSEC_OK;
+    musec_status st = step(opt, grads, n_grads, args, report, steady);
+    opt->last_taken = st == MUSEC_OK;
     if (st == MUSEC_OK && opt->deferred && first) st = ms_poll_live(opt);
     opt->last_waits   = d->n_waits - opt->last_waits;
     opt->last_uploads = d->n_uploads - opt->last_uploads;

@@ -49,7 +49,7 @@ static void rates_for(const ms_step *s, const ms_group *g, int64_t m, double bas
     *size              = lr * shape;
 }
 
-static void rates_of(const ms_step *s, const ms_group *g, int64_t m, double *size, double *decay)
+void ms_rates_of(const ms_step *s, const ms_group *g, int64_t m, double *size, double *decay)
 {
     const double base_lr = ms_step_lr(s, g->members[m].param) * s->args.lr_scale;
     const double lr      = base_lr * ms_member_param(s->opt, g, m)->lr_factor;
@@ -173,11 +173,20 @@ static bool in_one_call(const ms_step *s, const ms_group *g, int64_t m, int64_t 
     if ((ms_step_lr_at(s, g->members[m].param) == NULL) !=
         (ms_step_lr_at(s, g->members[other].param) == NULL))
         return false;
-    rates_of(s, g, m, &size[0], &decay[0]);
-    rates_of(s, g, other, &size[1], &decay[1]);
+    ms_rates_of(s, g, m, &size[0], &decay[0]);
+    ms_rates_of(s, g, other, &size[1], &decay[1]);
     return !ms_member_in_groups(opt, g, m) && !ms_member_in_groups(opt, g, other) &&
            (x.data == NULL) == (y.data == NULL) && (x.data == NULL || x.dtype == y.dtype) &&
            (size[0] == 0.0) == (size[1] == 0.0);
+}
+
+/* The number of matrices in the groups before this one. */
+static int64_t first_matrix(const musec_optim *opt, const ms_group *g)
+{
+    int64_t n = 0;
+    for (const ms_group *one = opt->groups; one < g; one++)
+        n += one->count;
+    return n;
 }
 
 /* Updates members first .. first + n - 1 of a group by one call. */
@@ -198,9 +207,14 @@ static musec_status update_some(ms_step *s, const ms_group *g, int64_t first, in
     if (ms_step_lr_at(s, g->members[first].param) != NULL) {
         TRY(device_rates(s, g, first, n, &step, &decay));
         TRY(device_sizes(opt, g, threshold, update, &step));
+    } else if (s->sizes.data != NULL) {
+        const int64_t at = first_matrix(opt, g) + first;
+        step             = ms_each(ms_vec_slice(s->sizes, at, n));
+        decay            = ms_each(ms_vec_slice(s->decays, at, n));
+        TRY(device_sizes(opt, g, threshold, update, &step));
     } else {
         for (int64_t i = 0; i < n; i++)
-            rates_of(s, g, first + i, &sizes[i], &decays[i]);
+            ms_rates_of(s, g, first + i, &sizes[i], &decays[i]);
         TRY(step_sizes(opt, g, sizes, threshold, update, &step));
     }
     if (!ms_member_in_groups(opt, g, first)) {

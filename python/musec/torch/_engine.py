@@ -11,6 +11,7 @@ from __future__ import annotations
 import bisect
 import ctypes as c
 import math
+import operator
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional, Sequence
 
@@ -40,6 +41,13 @@ _torch_dtypes = {
     L.I16: torch.int16,
 }
 _strided = torch.strided
+# What is asked of all tensors at every step, by `map`: that is several times faster than a loop.
+_data_ptr = torch.Tensor.data_ptr
+_dtype_of = operator.attrgetter("dtype")
+_shape_of = operator.attrgetter("shape")
+_stride_of = torch.Tensor.stride
+_is_contiguous = torch.Tensor.is_contiguous
+_is_neg = torch.Tensor.is_neg
 _codes = {dtype: code for code, dtype in _torch_dtypes.items() if code != L.I16}
 # PyTorch's names of the library's state; others keep their own.
 _state_names = {"momentum": "momentum_buffer", "m": "exp_avg", "v": "exp_avg_sq"}
@@ -160,9 +168,11 @@ class Engine:
             view.data = None
         self._weights = [entry.dense.data_ptr() for entry in entries]
         self._dtypes = [entry.weight.dtype for entry in entries]
-        self._plain = [
-            (i, entry.weight, entry.made_as) for i, entry in enumerate(entries) if entry.plain
-        ]
+        self._pointers: list[int] = []  # all gradients' at the last step, if views have just these
+        self._plain = [i for i, entry in enumerate(entries) if entry.plain]
+        self._plain_weights = [entries[i].weight for i in self._plain]
+        self._plain_pointers = list(map(_data_ptr, self._plain_weights))
+        self._plain_made = self._now()
         self._others = [(i, entry) for i, entry in enumerate(entries) if not entry.plain]
         self._numbers = {name: (c.c_double * n)() for name in ("lr", "weight_decay", "beta")}
         self._lr_at = (c.c_void_p * n)()
@@ -292,10 +302,17 @@ class Engine:
         if any(at is not None for _, at, _, _ in live.values()):
             self.args.lr_at = self._lr_at
 
+    def _now(self) -> Any:
+        """What the plain weights are, but for their addresses."""
+        some = self._plain_weights
+        return list(map(_dtype_of, some)), list(map(_shape_of, some)), list(map(_stride_of, some))
+
     def moved(self) -> bool:
         """Is some weight another one than the library was told of, but for its address?"""
-        for _, w, made in self._plain:
-            if (w.dtype, w.device, w.shape, w.stride()) != made:
+        if self._now() != self._plain_made:
+            return True
+        if list(map(_data_ptr, self._plain_weights)) != self._plain_pointers:
+            if any(w.device != self.device for w in self._plain_weights):
                 return True
         return any(entry.now() != entry.made_as for _, entry in self._others)
 
@@ -309,10 +326,11 @@ class Engine:
         device, as GradScaler makes them."""
         self.enter()
         self._tell()
-        weights = self._weights
-        for index, weight, _ in self._plain:
-            if weight.data_ptr() != weights[index]:
+        pointers = list(map(_data_ptr, self._plain_weights))
+        if pointers != self._plain_pointers:
+            for index in self._plain:
                 self._place(index, self.entries[index])
+            self._plain_pointers = pointers
         for index, entry in self._others:
             self._place(index, entry)
         kept = self._point_at(grads)  # what the queue reads is not freed before the call returns
@@ -335,8 +353,17 @@ class Engine:
 
     def _point_at(self, grads: Sequence[Optional[torch.Tensor]]) -> list[torch.Tensor]:
         """Tells the views of the gradients where these are; returns the copies among them."""
-        copies = []
         views, told, wanted = self._view_of, self._grads, self._dtypes
+        try:  # None, and a layout without memory of its own, have no address
+            pointers = list(map(_data_ptr, grads))
+            plain = list(map(_dtype_of, grads)) == wanted
+            plain = plain and all(map(_is_contiguous, grads)) and not any(map(_is_neg, grads))
+        except (TypeError, RuntimeError):
+            plain = False
+        if plain and pointers == self._pointers:
+            return []
+        self._pointers = pointers if plain else []
+        copies = []
         for index, grad in enumerate(grads):
             if grad is None:
                 if told[index] is not None:

@@ -46,9 +46,10 @@ typedef struct ms_cuda {
     bool         use_pdl;      /* programmatic dependent launch: pdl_wait_trigger of kernel.cuh */
     size_t       memory;       /* bytes */
     bool         is_open;
-    cudaStream_t stream;     /* where all work goes: own_stream, or the caller's */
-    cudaStream_t own_stream; /* NULL, the legacy default stream, until it is made */
-    cudaEvent_t  moved;      /* what was queued before the stream was changed is done */
+    cudaStream_t stream;       /* where all work goes: own_stream, or the caller's */
+    cudaStream_t own_stream;   /* NULL, the legacy default stream, until it is made */
+    cudaStream_t recorded_for; /* `stream` while own_stream is recorded in its place */
+    cudaEvent_t  moved;        /* what was queued before the stream was changed is done */
     /* the driver's cuCtxGetCurrent and cuCtxSetCurrent */
     void (*get_current)(void);
     void (*set_current)(void);

@@ -1,4 +1,5 @@
-/* stream.c - what a CUDA context shares with its caller: a stream, and the thread's current GPU.
+/* stream.c - what a CUDA context shares with its caller, a stream and the thread's current GPU; and
+ * graphs of what is queued.
  *
  * Work moves from one stream to another by an event: what is queued on the new one comes behind all
  * that was queued on the old one.  A stream that is being captured does not wait so, for the graph
@@ -98,4 +99,50 @@ musec_status ms_device_cuda_set_stream(ms_device *d, void *stream)
 done:
     if (st != MUSEC_OK) c->stream = was;
     return st;
+}
+
+/* ---- graphs ---------------------------------------------------------------------------------- */
+
+/* The context's own stream is recorded, whatever the caller's is: the legacy stream cannot be.  In
+ * this mode other threads may allocate meanwhile. */
+
+bool ms_device_cuda_can_record(ms_device *d) { return !is_captured(ms_cuda_of(d)->stream); }
+
+musec_status ms_device_cuda_record(ms_device *d)
+{
+    ms_cuda     *c  = ms_cuda_of(d);
+    musec_status st = MUSEC_OK;
+    TRY(ms_cuda_status(d, cudaStreamBeginCapture(c->own_stream, cudaStreamCaptureModeThreadLocal),
+                       "recording a graph"));
+    c->recorded_for = c->stream;
+    c->stream       = c->own_stream;
+done:
+    return st;
+}
+
+musec_status ms_device_cuda_record_end(ms_device *d, void **graph)
+{
+    ms_cuda        *c        = ms_cuda_of(d);
+    cudaGraph_t     recorded = NULL;
+    cudaGraphExec_t run      = NULL;
+    musec_status    st       = MUSEC_OK;
+    *graph                   = NULL;
+    c->stream                = c->recorded_for;
+    TRY(ms_cuda_status(d, cudaStreamEndCapture(c->own_stream, &recorded), "recording a graph"));
+    TRY(ms_cuda_status(d, cudaGraphInstantiate(&run, recorded, 0), "making a graph"));
+    *graph = run;
+done:
+    if (recorded != NULL) (void)cudaGraphDestroy(recorded);
+    return st;
+}
+
+musec_status ms_device_cuda_launch_graph(ms_device *d, void *graph)
+{
+    return ms_cuda_status(d, cudaGraphLaunch(graph, ms_cuda_of(d)->stream), "launching a graph");
+}
+
+void ms_device_cuda_free_graph(ms_device *d, void *graph)
+{
+    (void)ms_cuda_of(d);
+    (void)cudaGraphExecDestroy(graph);
 }
