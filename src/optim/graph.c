@@ -4,14 +4,16 @@
  * A deferred step waits for nothing, so its queue can be recorded once and launched as a whole from
  * then on.  What is recorded has addresses and numbers in it: where workspace, weights and
  * gradients lie, and what the step is told.  They are the key of a graph.  A step whose key is that
- * of a graph launches it, one whose key was seen before is recorded, and any other is queued as
- * usual.  All three have the same bits.
+ * of a graph launches it, one whose key comes again and again is recorded, and any other is queued
+ * as usual.  All three have the same bits.
  *
  * Learning rates and weight decays may change at every step, so they are not in the key but on the
  * device, where they are written before the graph is launched.  (Where the caller has a rate there
  * already, the graph reads that.)
  *
- * Several graphs are kept, since a framework may put gradients in several places by turns. */
+ * Several graphs are kept, since a framework may put gradients in several places by turns.  Where
+ * it hardly ever puts them in the same place, recording would cost more than it saves: it is paid
+ * for by launches. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,12 +24,15 @@ enum {
     GRAPHS    = 4, /* the one that was not used for longest makes room for another */
     OF_STEP   = 8, /* words of a key, at most, */
     OF_PARAM  = 8, /* and for each parameter */
-    MIN_STEPS = 3, /* before the first graph: memory of frameworks settles */
+    SIGHTINGS = 2, /* of a key before it is recorded */
+    FREE      = 4, /* recordings, and one more for so many launches */
+    LAUNCHES  = 4,
 };
 
 typedef struct entry {
     uint64_t *key;
     void     *graph; /* NULL: the key was seen */
+    uint64_t  seen;  /* so often */
     uint64_t  last;  /* the step that had this key */
 } entry;
 
@@ -40,7 +45,7 @@ struct ms_step_graphs {
     int64_t   n_matrices;
     ms_vec    rates; /* sizes, then decays, of the matrices of all groups in their order */
     double   *rates_host;
-    uint64_t  n_launched;
+    uint64_t  n_launched, n_recorded;
     bool      is_off; /* recording has failed */
 };
 
@@ -146,6 +151,7 @@ static void note_key(musec_optim *opt)
         if (all->entries[i].last < oldest->last) oldest = &all->entries[i];
     if (oldest->graph != NULL) opt->d->kind->free_graph(opt->d, oldest->graph);
     oldest->graph = NULL;
+    oldest->seen  = 1;
     oldest->last  = all->n_steps;
     memcpy(oldest->key, all->key, all->key_words * sizeof *all->key);
 }
@@ -185,7 +191,7 @@ static musec_status send_rates(ms_step *s)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* The graph of this step, to be launched or still to be recorded; NULL: it is queued as usual. */
+/* The entry of this step, whose graph is launched, or recorded before; NULL: it is queued. */
 static musec_status choose(ms_step *s, bool steady, entry **out)
 {
     musec_optim          *opt  = s->opt;
@@ -195,16 +201,17 @@ static musec_status choose(ms_step *s, bool steady, entry **out)
     if (!steady || kind->can_record == NULL || !kind->can_record(opt->d)) return MUSEC_OK;
     if (opt->graphs == NULL) TRY(take_graphs(opt));
     struct ms_step_graphs *all = opt->graphs;
-    if (all->is_off || opt->d->scratch.n_chunks != 1 || ++all->n_steps < MIN_STEPS ||
-        !compute_rates(s))
-        return MUSEC_OK;
+    if (all->is_off || opt->d->scratch.n_chunks != 1 || !compute_rates(s)) return MUSEC_OK;
+    all->n_steps++;
     write_key(s);
     entry *e = find_entry(all);
-    if (e == NULL)
+    if (e == NULL) {
         note_key(opt);
-    else
-        e->last = all->n_steps;
-    *out = e;
+        return MUSEC_OK;
+    }
+    const bool pays = all->n_recorded < FREE + all->n_launched / LAUNCHES;
+    e->last         = all->n_steps;
+    if (e->graph != NULL || (e->seen++ >= SIGHTINGS && pays)) *out = e;
 done:
     return st;
 }
@@ -215,6 +222,7 @@ static musec_status record(ms_step *s, entry *e)
     ms_device    *d    = s->opt->d;
     const ms_mark mark = ms_arena_mark(&d->scratch);
     musec_status  st   = d->kind->record(d);
+    s->opt->graphs->n_recorded++;
     if (st == MUSEC_OK) {
         const musec_status queued = ms_queue_step(s), ended = d->kind->record_end(d, &e->graph);
         st = queued != MUSEC_OK ? queued : ended;

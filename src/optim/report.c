@@ -299,6 +299,9 @@ static void describe_rule(const musec_optim *opt, text *t)
         c->nonfinite == MUSEC_NONFINITE_STOP   ? "stop"
         : c->nonfinite == MUSEC_NONFINITE_SKIP ? "skip the step"
                                                : "skip the step, as the device decides");
+    if (ms_step_graphs_launched(opt) > 0)
+        add(t, "  %llu of %lld steps were launched as graphs\n",
+            (unsigned long long)ms_step_graphs_launched(opt), (long long)opt->t);
     add(t, "  embed, head, vector: " MS_AUX_BASE ", lr %g, betas %g %g, eps %g, decay %g\n",
         c->aux_lr, c->aux_beta1, c->aux_beta2, c->aux_eps, c->aux_weight_decay);
 }
