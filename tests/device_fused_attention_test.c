@@ -199,14 +199,21 @@ static void compare_outputs(const kind *c, size_t at, attending *got, attending 
         CHECK(fabs(g[h] - w[h]) <= 1e-4, "case %zu: largest logit %g, not %g", at, g[h], w[h]);
 }
 
+static bool by_dnn(ms_device *gpu, const ms_cuda_attn *x, bool backward)
+{
+    bool supported = false;
+    CHECK_OK(gpu, ms_cuda_attention_dnn_supports(gpu, x, backward, &supported));
+    return supported;
+}
+
 static void check_dnn(ms_device *gpu, ms_device *cpu, size_t at)
 {
     const kind        *c    = &dnn_kinds[at];
     attending          got  = attending_make(gpu, c, c->dtype, NULL);
     attending          want = reference(cpu, c, MUSEC_F64, &got);
     const ms_cuda_attn x    = got.x;
-    CHECK(ms_cuda_attention_dnn_supports(gpu, &x, false), "case %zu is not supported", at);
-    CHECK(ms_cuda_attention_dnn_supports(gpu, &x, true) != c->apart, "case %zu, backward", at);
+    CHECK(by_dnn(gpu, &x, false), "case %zu is not supported", at);
+    CHECK(by_dnn(gpu, &x, true) != c->apart, "case %zu, backward", at);
     CHECK_OK(gpu, ms_cuda_attention_dnn(gpu, &x));
     if (c->apart)
         CHECK_OK(gpu, ms_cuda_attention_fallback_grad(gpu, &x));
@@ -285,6 +292,13 @@ static void run_grad(attending *a, size_t at)
     free(first[0]), free(first[1]);
 }
 
+static bool by_wgmma(ms_device *gpu, const ms_cuda_attn *x)
+{
+    bool supported = false;
+    CHECK_OK(gpu, ms_cuda_attention_wgmma_supports(gpu, x, &supported));
+    return supported;
+}
+
 static void check_wgmma(ms_device *gpu, ms_device *cpu, size_t at)
 {
     const kind   *c    = &wgmma_kinds[at];
@@ -292,7 +306,7 @@ static void check_wgmma(ms_device *gpu, ms_device *cpu, size_t at)
     attending     got  = attending_make(gpu, c, c->dtype, NULL);
     attending     want = reference(cpu, c, MUSEC_F32, &got);
     copy_values(&got.out, &want.out), copy_values(&got.lse, &want.lse);
-    CHECK(ms_cuda_attention_wgmma_supports(gpu, &got.x), "case %zu is not supported", at);
+    CHECK(by_wgmma(gpu, &got.x), "case %zu is not supported", at);
     run_grad(&got, at);
     compare_grads(c, at, &got, &want);
     for (int64_t i = 0; i < c->rows; i++) /* unused columns are still NaN */
@@ -358,16 +372,16 @@ TEST(wgmma_supports_the_shapes_of_models)
     ms_cuda_attn x;
     for (size_t i = 0; i < COUNT(sizes); i++) {
         x = asked(sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3]);
-        CHECK(ms_cuda_attention_wgmma_supports(gpu, &x), "size %zu is not supported", i);
+        CHECK(by_wgmma(gpu, &x), "size %zu is not supported", i);
     }
     x = asked(32768, 6, 128, 1024), x.a.softcap = 30.0;
-    CHECK(!ms_cuda_attention_wgmma_supports(gpu, &x), "it knows no cap");
+    CHECK(!by_wgmma(gpu, &x), "it knows no cap");
     x = asked(32768, 6, 96, 1024);
-    CHECK(!ms_cuda_attention_wgmma_supports(gpu, &x), "nor heads of 96 columns");
+    CHECK(!by_wgmma(gpu, &x), "nor heads of 96 columns");
     x = asked(32768, 6, 128, 1024), x.dk.ld += 4;
-    CHECK(!ms_cuda_attention_wgmma_supports(gpu, &x), "nor rows that begin anywhere");
+    CHECK(!by_wgmma(gpu, &x), "nor rows that begin anywhere");
     x = asked(1 << 20, 6, 128, INT64_MAX), x.a.longest = 0;
-    CHECK(!ms_cuda_attention_wgmma_supports(gpu, &x), "nor dS beyond its workspace");
+    CHECK(!by_wgmma(gpu, &x), "nor dS beyond its workspace");
     musec_ctx_destroy(gpu);
 }
 

@@ -100,3 +100,30 @@ CASES = [
     Case("data-get", "data get tiny --sources sources.json --out got --retries 0 --quiet --json"),
     Case("bench", "bench tokenize --quick --json", slow=True),
 ]
+
+
+# ---- on a device ----
+
+def device_cases(device):
+    """The commands that compute on a device; each kind of arithmetic and of kernels is in one."""
+    at = " --device " + device
+    heads = _tiny.replace("head=16", "head=64").replace("width=16", "width=64")
+    return [
+        Case("info", "info --no-peak --json" + at),
+        Case("clip", "clip x.npy y.npy --op soft --threshold 0.5 --json" + at),
+        Case("clip-ssc", "clip x.npy y.npy --op ssc --threshold 0.5 --operands bf16 --json" + at),
+        Case("clip-hard", "clip x.npy y.npy --op hard-fast --threshold 0.5 --json" + at),
+        Case("spectrum", "spectrum x.npy --json" + at),
+        Case("replay", "replay --optimizer soft-musec --w0 w0.npy --grads grads.npy --out w.npy "
+                       "--state-out s.safetensors --json" + at),
+        Case("replay-muon", "replay --optimizer muon --w0 w0.npy --grads grads.npy --out w.npy "
+                            "--json" + at),
+        Case("train", "train --out new " + _tiny + at),
+        Case("train-f32", "train --out new --precision f32 " + _tiny + at),
+        Case("train-heads", "train --out new " + heads + at),
+        Case("train-muon", "train --out new --optimizer muon --precision f16 " + heads + at),
+        Case("resume", "train --resume run --steps 8 --quiet" + at, "run"),
+        Case("init-from", "train --init-from run --out new " + _tiny + at, "run"),
+        Case("sample", "sample run --tokens 8 --seed 1 --prompt Hi --json" + at, "run"),
+        Case("sweep", "sweep " + _sweep.replace("--jobs 1", "") + " --json" + at),
+    ]

@@ -175,3 +175,25 @@ class Bench:
         folder = tempfile.mkdtemp(prefix="t-", dir=self.top)
         shutil.copytree(self.template(case.needs), folder, dirs_exist_ok=True)
         return folder
+
+
+# ---- the judge ----
+
+def judge_again(bench, case, folder, files_wanted):
+    """What is wrong after the command was given again, undisturbed."""
+    argv = case.again
+    resume = [x for x in argv if x == "--out"]
+    if argv[0] == "train" and resume and os.path.exists(
+            os.path.join(folder, argv[argv.index("--out") + 1], "config.json")):
+        argv = ["train", "--resume", argv[argv.index("--out") + 1], "--quiet"]
+    elif argv[0] in ("train", "export") and resume:
+        shutil.rmtree(os.path.join(folder, argv[argv.index("--out") + 1]), ignore_errors=True)
+    elif argv[0] == "tokenize" and os.path.exists(os.path.join(folder, "out", "manifest.json")):
+        argv = argv + ["--resume"]
+    status, _, err = bench.start(folder, argv, case.stdin)
+    if status != 0 and not (argv[0] == "tokenize" and b"is complete" in err):
+        return "given again: exit %s: %s" % (status, err.decode(errors="replace").strip()[-300:])
+    left = {n: b for n, b in tree(folder).items() if ".part" not in n and (
+        n in files_wanted or "checkpoint/step_" not in n)}  # the next one written removes old ones
+    d = difference(files_wanted, left)
+    return None if d is None else "given again: " + d

@@ -32,34 +32,45 @@ static musec_status cuda_attention(ms_device *d, ms_attn a, ms_mat q, ms_mat k, 
     const ms_cuda_attn x = {
         .a = a, .q = q, .k = k, .v = v, .out = out, .lse = lse, .max_logit = max_logit
     };
+    bool         by_dnn = false;
+    musec_status st     = MUSEC_OK;
     assert(is_attention(&x) && max_logit.count == q.count);
     if (is_empty(q)) return MUSEC_OK;
-    if (ms_cuda_attention_dnn_supports(d, &x, false)) return ms_cuda_attention_dnn(d, &x);
+    TRY(ms_cuda_attention_dnn_supports(d, &x, false, &by_dnn));
+    if (by_dnn) return ms_cuda_attention_dnn(d, &x);
     if (ms_cuda_attention_mma_supports(d, &x, false)) return ms_cuda_attention_mma(d, &x);
     return ms_cuda_attention_fallback(d, &x);
+done:
+    return st;
 }
 
 static musec_status cuda_attention_grad(ms_device *d, ms_attn a, ms_mat q, ms_mat k, ms_mat v,
                                         ms_mat out, ms_mat lse, ms_mat dout, ms_mat dq, ms_mat dk,
                                         ms_mat dv)
 {
-    const ms_cuda_attn x = { .a    = a,
-                             .q    = q,
-                             .k    = k,
-                             .v    = v,
-                             .out  = out,
-                             .lse  = lse,
-                             .dout = dout,
-                             .dq   = dq,
-                             .dk   = dk,
-                             .dv   = dv };
+    const ms_cuda_attn x        = { .a    = a,
+                                    .q    = q,
+                                    .k    = k,
+                                    .v    = v,
+                                    .out  = out,
+                                    .lse  = lse,
+                                    .dout = dout,
+                                    .dq   = dq,
+                                    .dk   = dk,
+                                    .dv   = dv };
+    bool               by_wgmma = false, by_dnn = false;
+    musec_status       st = MUSEC_OK;
     assert(is_attention(&x) && is_like(q, dout));
     assert(is_like(q, dq) && is_like(q, dk) && is_like(q, dv));
     if (is_empty(q)) return MUSEC_OK;
-    if (ms_cuda_attention_wgmma_supports(d, &x)) return ms_cuda_attention_wgmma_grad(d, &x);
-    if (ms_cuda_attention_dnn_supports(d, &x, true)) return ms_cuda_attention_dnn_grad(d, &x);
+    TRY(ms_cuda_attention_wgmma_supports(d, &x, &by_wgmma));
+    if (by_wgmma) return ms_cuda_attention_wgmma_grad(d, &x);
+    TRY(ms_cuda_attention_dnn_supports(d, &x, true, &by_dnn));
+    if (by_dnn) return ms_cuda_attention_dnn_grad(d, &x);
     if (ms_cuda_attention_mma_supports(d, &x, true)) return ms_cuda_attention_mma_grad(d, &x);
     return ms_cuda_attention_fallback_grad(d, &x);
+done:
+    return st;
 }
 
 void ms_cuda_attention_ops(ms_device_ops *table)

@@ -85,6 +85,19 @@ static musec_status open_library(ms_error *e, ms_dnn_api *api)
                    v / 10000, v / 100 % 100, VERSION_MIN / 10000, VERSION_MIN / 100 % 100);
 }
 
+musec_status ms_dnn_failure_of(cudnnStatus_t code)
+{
+    switch (code) {
+    case CUDNN_STATUS_SUCCESS: return MUSEC_OK;
+    case CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED:
+    case CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED: return MUSEC_ENOMEM;
+    case CUDNN_STATUS_EXECUTION_FAILED:
+    case CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER:
+    case CUDNN_STATUS_EXECUTION_FAILED_CUDART: return MUSEC_EDEVICE;
+    default: return MUSEC_ENOTSUP;
+    }
+}
+
 static musec_status open_handle(ms_device *d, struct ms_cuda_dnn *n)
 {
     musec_status  st = MUSEC_OK;
@@ -95,7 +108,7 @@ static musec_status open_handle(ms_device *d, struct ms_cuda_dnn *n)
     code = n->api.create(&n->handle);
     if (code == CUDNN_STATUS_SUCCESS) code = n->api.set_stream(n->handle, ms_cuda_of(d)->stream);
     if (code != CUDNN_STATUS_SUCCESS)
-        TRY(ms_fail(&n->message, MUSEC_EDEVICE, "cuDNN: %s", n->api.error_string(code)));
+        TRY(ms_fail(&n->message, ms_dnn_failure_of(code), "cuDNN: %s", n->api.error_string(code)));
 done:
     return st;
 }
@@ -111,15 +124,27 @@ musec_status ms_cuda_dnn_follow(ms_device *d)
                    n->api.error_string(code));
 }
 
-/* Returns NULL without memory.  The library is opened once. */
-static struct ms_cuda_dnn *library_of(ms_device *d)
+/* The library is opened once, and not tried again where it is not there or does not support the
+ * device.  An error is that of memory or of the device. */
+static musec_status library_of(ms_device *d, ms_error *e, struct ms_cuda_dnn **out)
 {
-    ms_cuda *c = ms_cuda_of(d);
-    if (c->dnn == NULL) {
-        c->dnn = calloc(1, sizeof *c->dnn);
-        if (c->dnn != NULL) c->dnn->is_open = open_handle(d, c->dnn) == MUSEC_OK;
+    ms_cuda            *c  = ms_cuda_of(d);
+    struct ms_cuda_dnn *n  = c->dnn;
+    musec_status        st = MUSEC_OK;
+    *out                   = n;
+    if (n != NULL) return MUSEC_OK;
+    n = calloc(1, sizeof *n);
+    if (n == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
+    st         = open_handle(d, n);
+    n->is_open = st == MUSEC_OK;
+    if (st == MUSEC_ENOMEM || (st == MUSEC_EDEVICE && n->api.library != NULL)) {
+        *e = n->message;
+        if (n->handle != NULL) (void)n->api.destroy(n->handle);
+        free(n);
+        return st;
     }
-    return c->dnn;
+    *out = c->dnn = n;
+    return MUSEC_OK;
 }
 
 void ms_cuda_dnn_free(ms_device *d)
@@ -136,9 +161,10 @@ void ms_cuda_dnn_free(ms_device *d)
 
 void ms_cuda_dnn_describe(ms_device *d, char *text, size_t bytes)
 {
-    const struct ms_cuda_dnn *n = library_of(d);
-    if (n == NULL || !n->is_open) {
-        snprintf(text, bytes, "no cuDNN: %s", n == NULL ? "not enough memory" : n->message.text);
+    struct ms_cuda_dnn *n = NULL;
+    ms_error            why;
+    if (library_of(d, &why, &n) != MUSEC_OK || !n->is_open) {
+        snprintf(text, bytes, "no cuDNN: %s", n == NULL ? why.text : n->message.text);
         return;
     }
     const size_t v = n->api.version();
@@ -220,8 +246,8 @@ static musec_status shape_of(ms_device *d, ms_error *e, const ms_cuda_attn *x, b
 
 /* *out <- the entry of this shape: its own, else the least recently used one, which is freed.  A
  * free entry is older than any. */
-static musec_status place_of(ms_device *d, struct ms_cuda_dnn *n, const ms_dnn_shape *shape,
-                             struct cached **out)
+static musec_status place_of(ms_device *d, ms_error *e, struct ms_cuda_dnn *n,
+                             const ms_dnn_shape *shape, struct cached **out)
 {
     struct cached *oldest = &n->plans[0];
     musec_status   st     = MUSEC_OK;
@@ -231,10 +257,13 @@ static musec_status place_of(ms_device *d, struct ms_cuda_dnn *n, const ms_dnn_s
         if ((*out)->used < oldest->used) oldest = *out;
     }
     *out = oldest;
-    if (oldest->plan != NULL) TRY(d->ops->sync(d)); /* queued work may still be by it */
+    if (oldest->plan != NULL) st = d->ops->sync(d); /* queued work may still be by it */
+    if (st != MUSEC_OK) {
+        *e = d->error;
+        return st;
+    }
     ms_dnn_plan_free(oldest->plan);
     *oldest = (struct cached){ .shape = *shape };
-done:
     return st;
 }
 
@@ -266,21 +295,21 @@ done:
 }
 
 /* *out <- the plan for these operands, made at its first use.  One that cannot be made is not tried
- * again, unless memory was short. */
+ * again, unless memory was short or the device failed. */
 static musec_status plan_of(ms_device *d, ms_error *e, const ms_cuda_attn *x, bool backward,
                             ms_dnn_shape *shape, const ms_dnn_plan **out)
 {
-    struct ms_cuda_dnn *n  = library_of(d);
+    struct ms_cuda_dnn *n  = NULL;
     musec_status        st = MUSEC_OK;
     struct cached      *place;
     *out = NULL;
-    if (n == NULL || !n->is_open)
-        return ms_fail(e, MUSEC_ENOTSUP, "%s", n == NULL ? "not enough memory" : n->message.text);
+    TRY(library_of(d, e, &n));
+    if (!n->is_open) return ms_fail(e, MUSEC_ENOTSUP, "%s", n->message.text);
     TRY(shape_of(d, e, x, backward, shape));
-    TRY(place_of(d, n, shape, &place));
+    TRY(place_of(d, e, n, shape, &place));
     if (place->used == 0) {
         st = make_plan(d, e, n, shape, &place->plan);
-        if (st == MUSEC_ENOMEM) return st;
+        if (st == MUSEC_ENOMEM || st == MUSEC_EDEVICE) return st;
         snprintf(place->message, sizeof place->message, "%.255s", st == MUSEC_OK ? "" : e->text);
     }
     place->used = ++n->clock;
@@ -290,12 +319,16 @@ done:
     return st;
 }
 
-bool ms_cuda_attention_dnn_supports(ms_device *d, const ms_cuda_attn *x, bool backward)
+musec_status ms_cuda_attention_dnn_supports(ms_device *d, const ms_cuda_attn *x, bool backward,
+                                            bool *supported)
 {
     const ms_dnn_plan *plan;
     ms_dnn_shape       shape;
     ms_error           why;
-    return plan_of(d, &why, x, backward, &shape, &plan) == MUSEC_OK;
+    const musec_status st = plan_of(d, &why, x, backward, &shape, &plan);
+    *supported            = st == MUSEC_OK;
+    if (st == MUSEC_OK || st == MUSEC_ENOTSUP) return MUSEC_OK;
+    return ms_fail(&d->error, st, "%s: attention: %s", d->name, why.text);
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -413,10 +446,12 @@ void ms_cuda_dnn_describe(ms_device *d, char *text, size_t bytes)
     snprintf(text, bytes, "no cuDNN: this program was built without cudnn.h");
 }
 
-bool ms_cuda_attention_dnn_supports(ms_device *d, const ms_cuda_attn *x, bool backward)
+musec_status ms_cuda_attention_dnn_supports(ms_device *d, const ms_cuda_attn *x, bool backward,
+                                            bool *supported)
 {
     (void)d, (void)x, (void)backward;
-    return false;
+    *supported = false;
+    return MUSEC_OK;
 }
 
 musec_status ms_cuda_attention_dnn(ms_device *d, const ms_cuda_attn *x)

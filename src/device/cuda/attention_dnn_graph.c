@@ -482,13 +482,15 @@ static void measure(graph *g)
                         "a plan");
 }
 
-/* Takes the first configuration from which a plan can be made. */
+/* Takes the first configuration from which a plan can be made, and none where one was not for want
+ * of memory or of the device: another one would give other bits. */
 static void choose(graph *g, cudnnHandle_t handle)
 {
     descriptor    configs[CONFIGS];
     const int64_t n = find_configs(g, handle, configs);
     if (g->code != CUDNN_STATUS_SUCCESS) return;
     for (int64_t i = 0; i < n && g->to->plan == NULL; i++) {
+        if (i > 0 && ms_dnn_failure_of(g->code) != MUSEC_ENOTSUP) return;
         g->code         = CUDNN_STATUS_SUCCESS; /* forgets the failure of the one before */
         descriptor plan = make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
         set_part(g, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configs[i]);
@@ -547,9 +549,7 @@ musec_status ms_dnn_plan_make(ms_error *e, const ms_dnn_api *api, cudnnHandle_t 
         return MUSEC_OK;
     }
     ms_dnn_plan_free(g.to);
-    const bool full = g.code == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
-                      g.code == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
-    return ms_fail(e, full ? MUSEC_ENOMEM : MUSEC_ENOTSUP, "cuDNN does not make %s: %s: %s", g.what,
+    return ms_fail(e, ms_dnn_failure_of(g.code), "cuDNN does not make %s: %s: %s", g.what,
                    api->error_string(g.code), g.message);
 }
 
@@ -590,11 +590,11 @@ musec_status ms_dnn_plan_run(ms_error *e, const ms_dnn_plan *plan, cudnnHandle_t
     if (code != CUDNN_STATUS_SUCCESS) {
         char message[512] = "";
         api->last_error(message, sizeof message);
-        st =
-            ms_fail(e, MUSEC_EDEVICE, "attention: cuDNN: %s: %s", api->error_string(code), message);
+        const bool full = ms_dnn_failure_of(code) == MUSEC_ENOMEM;
+        st = ms_fail(e, full ? MUSEC_ENOMEM : MUSEC_EDEVICE, "attention: cuDNN: %s: %s",
+                     api->error_string(code), message);
     }
     if (pack != NULL) (void)api->release(pack);
     return st;
 }
-
 #endif

@@ -87,6 +87,9 @@ int ms_dnn_offset_of(const ms_dnn_shape *shape, int side);
 
 typedef struct ms_dnn_plan ms_dnn_plan;
 
+/* What a failure of cuDNN is: of memory, of the device, or MUSEC_ENOTSUP for all others. */
+musec_status ms_dnn_failure_of(cudnnStatus_t code);
+
 /* *out is NULL on failure; the message is cuDNN's.  After MUSEC_ENOMEM it may succeed later.
  * text: the same plan, serialised before by this cuDNN for this chip, which saves time; or NULL. */
 musec_status ms_dnn_plan_make(ms_error *e, const ms_dnn_api *api, cudnnHandle_t handle,

@@ -99,7 +99,7 @@ static kernel_set kernels_for(musec_dtype dtype, int64_t head)
     return head == 64 ? set_of<__half, 64>() : set_of<__half, 128>();
 }
 
-static bool kernels_usable(ms_cuda *c)
+static musec_status kernels_usable(ms_device *d, bool *usable)
 {
     const void *all[8];
     for (int i = 0; i < 4; i++) {
@@ -108,7 +108,7 @@ static bool kernels_usable(ms_cuda *c)
         all[2 * i]     = (const void *)of.keys;
         all[2 * i + 1] = (const void *)of.queries;
     }
-    return is_usable(c, MS_CUDA_ATTENTION_GRAD, all, 8, by_key<128>::BYTES);
+    return is_usable(d, MS_CUDA_ATTENTION_GRAD, all, 8, by_key<128>::BYTES, usable);
 }
 
 static bool has_layout(const ms_mat &x)
@@ -134,26 +134,27 @@ static int64_t heads_at_once(const ms_cuda_attn *x)
 }
 
 /* Are heads of this kind supported?  Planning asks before there are operands. */
-static bool supports_heads(ms_device *d, musec_dtype dtype, int64_t head, double softcap)
+static musec_status supports_heads(ms_device *d, musec_dtype dtype, int64_t head, double softcap,
+                                   bool *supported)
 {
-    ms_cuda *c = ms_cuda_of(d);
-    if (dtype != MUSEC_BF16 && dtype != MUSEC_F16) return false;
-    if ((head != 64 && head != 128) || softcap > 0.0) return false;
-    return kernels_usable(c);
+    *supported = false;
+    if (dtype != MUSEC_BF16 && dtype != MUSEC_F16) return MUSEC_OK;
+    if ((head != 64 && head != 128) || softcap > 0.0) return MUSEC_OK;
+    return kernels_usable(d, supported);
 }
 
 uint64_t ms_device_cuda_attn_workspace(ms_device *d, ms_attn_shape p)
 {
-    return supports_heads(d, p.dtype, p.head, p.softcap)
-               ? ms_attn_grad_max_bytes(p.heads, p.rows, p.reach)
-               : 0;
+    bool supported = false; /* the call that this is planned for reports a failure */
+    if (supports_heads(d, p.dtype, p.head, p.softcap, &supported) != MUSEC_OK || !supported)
+        return 0;
+    return ms_attn_grad_max_bytes(p.heads, p.rows, p.reach);
 }
 
-bool ms_cuda_attention_wgmma_supports(ms_device *d, const ms_cuda_attn *x)
+static bool supports_shape(const ms_cuda_attn *x)
 {
     const ms_mat *all[] = { &x->q, &x->k, &x->v, &x->out, &x->dout, &x->dq, &x->dk, &x->dv };
     const float   rate  = (float)(x->a.scale * 1.4426950408889634);
-    if (!supports_heads(d, x->q.dtype, x->q.cols, x->a.softcap)) return false;
     if (x->q.rows > ATTN_ROWS_MAX || x->q.count > HEADS_MAX) return false;
     if (x->q.count > INT32_MAX / ms_attn_tiles(x->q.rows)) return false;
     if (!std::isnormal(rate)) return false;
@@ -161,6 +162,13 @@ bool ms_cuda_attention_wgmma_supports(ms_device *d, const ms_cuda_attn *x)
         if (!has_layout(*all[i])) return false;
     const int64_t at_once = heads_at_once(x);
     return at_once > 0 && (x->q.count - 1) / at_once < MS_ATTN_CHUNKS;
+}
+
+musec_status ms_cuda_attention_wgmma_supports(ms_device *d, const ms_cuda_attn *x, bool *supported)
+{
+    const musec_status st = supports_heads(d, x->q.dtype, x->q.cols, x->a.softcap, supported);
+    if (*supported) *supported = supports_shape(x);
+    return st;
 }
 
 static musec_status launch(ms_device *d, grad_args g, const kernel_set &of, int *work_counter,

@@ -57,13 +57,14 @@ musec_status ms_cuda_status(ms_device *d, cudaError_t code, const char *what)
 {
     size_t left = 0, all = 0;
     if (code == cudaSuccess) return MUSEC_OK;
+    if (code == cudaErrorMemoryAllocation && cudaMemGetInfo(&left, &all) != cudaSuccess) all = 0;
     (void)cudaGetLastError(); /* else the next launch would report it; fatal errors persist */
-    if (code == cudaErrorMemoryAllocation) {
-        if (cudaMemGetInfo(&left, &all) != cudaSuccess) left = all = 0;
+    if (code == cudaErrorMemoryAllocation && all > 0)
         return ms_fail(&d->error, MUSEC_ENOMEM,
                        "%s: %s: out of memory: %.1f of %.1f GiB are free on %s", d->name, what,
                        (double)left / 0x1p30, (double)all / 0x1p30, ms_cuda_of(d)->chip);
-    }
+    if (code == cudaErrorMemoryAllocation)
+        return ms_fail(&d->error, MUSEC_ENOMEM, "%s: %s: out of memory", d->name, what);
     return ms_fail(&d->error, MUSEC_EDEVICE, "%s: %s: %s%s", d->name, what,
                    cudaGetErrorString(code),
                    is_lost(code) ? "; the device is lost to this program" : "");
@@ -208,15 +209,17 @@ static musec_status find_chip(ms_device *d, ms_cuda *c, int index)
         return ms_fail(&d->error, MUSEC_EDEVICE,
                        "cuda: there is no NVIDIA driver here, or it is older than CUDA %d.%d",
                        CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    if (rc == cudaErrorMemoryAllocation) return ms_cuda_status(d, rc, "looking for devices");
     if (rc != cudaSuccess)
         return ms_fail(&d->error, MUSEC_EDEVICE, "cuda: %s", cudaGetErrorString(rc));
     if (index >= n)
         return ms_fail(&d->error, MUSEC_EDEVICE,
                        "there is no %s: this machine has %d CUDA device%s", d->name, n,
                        n == 1 ? "" : "s");
-    if (cudaGetDeviceProperties(&p, index) != cudaSuccess)
-        return ms_fail(&d->error, MUSEC_EDEVICE, "%s: the device does not answer", d->name);
+    const cudaError_t asked = cudaGetDeviceProperties(&p, index);
+    if (asked != cudaSuccess) return ms_cuda_status(d, asked, "asking what the device is");
     c->index           = index;
+    c->n_devices       = n;
     c->capability      = p.major * 10 + p.minor;
     d->fuses_epilogues = c->capability == 90; /* hopper_gemm_1x1.cu */
     c->sm_count        = p.multiProcessorCount;
@@ -295,16 +298,15 @@ void ms_device_cuda_describe(ms_device *d, char *text, size_t bytes)
                                                                ms_cuda_solver_describe,
                                                                ms_cuda_dnn_describe };
     const ms_cuda *c                                       = ms_cuda_of(d);
-    int            n = 0, driver = 0;
+    int            driver                                  = 0;
     size_t         used;
     char           library[256];
 
-    if (cudaGetDeviceCount(&n) != cudaSuccess) n = 0;
     if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
     used = (size_t)snprintf(text, bytes,
                             "%s (%d of %d), %.1f GiB, compute capability %d.%d, driver for CUDA "
                             "%d.%d, built with %d.%d",
-                            c->chip, c->index + 1, n, (double)c->memory / 0x1p30,
+                            c->chip, c->index + 1, c->n_devices, (double)c->memory / 0x1p30,
                             c->capability / 10, c->capability % 10, driver / 1000,
                             driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     for (size_t i = 0; i < COUNT(libraries) && used < bytes; i++) {
@@ -317,8 +319,10 @@ ms_memory ms_device_cuda_memory(ms_device *d)
 {
     size_t left = 0, all = 0;
     (void)d;
-    if (cudaMemGetInfo(&left, &all) != cudaSuccess) return (ms_memory){ 0 };
-    return (ms_memory){ .available = left, .total = all };
+    if (cudaMemGetInfo(&left, &all) == cudaSuccess)
+        return (ms_memory){ .available = left, .total = all };
+    (void)cudaGetLastError(); /* else the next launch would report it */
+    return (ms_memory){ 0 };
 }
 
 void ms_device_cuda_ops(ms_device_ops *table)

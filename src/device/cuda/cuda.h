@@ -38,7 +38,7 @@ typedef enum ms_cuda_hopper {
 } ms_cuda_hopper;
 
 typedef struct ms_cuda {
-    int          index;
+    int          index, n_devices; /* which of how many */
     char         chip[256];
     int          capability;   /* 90 for 9.0 */
     int          sm_count;     /* multiprocessors */
@@ -151,10 +151,14 @@ typedef struct ms_cuda_attn {
     ms_mat  dout, dq, dk, dv; /* backward */
 } ms_cuda_attn;
 
-/* Does the implementation support these operands on this device? */
-bool ms_cuda_attention_dnn_supports(ms_device *d, const ms_cuda_attn *x, bool backward);
-bool ms_cuda_attention_mma_supports(ms_device *d, const ms_cuda_attn *x, bool backward);
-bool ms_cuda_attention_wgmma_supports(ms_device *d, const ms_cuda_attn *x); /* backward alone */
+/* Does the implementation support these operands on this device?  Where that cannot be told, for
+ * want of memory or because the device is lost, the status says so: another implementation would
+ * give other bits. */
+musec_status ms_cuda_attention_dnn_supports(ms_device *d, const ms_cuda_attn *x, bool backward,
+                                            bool *supported);
+bool         ms_cuda_attention_mma_supports(ms_device *d, const ms_cuda_attn *x, bool backward);
+musec_status ms_cuda_attention_wgmma_supports(ms_device *d, const ms_cuda_attn *x,
+                                              bool *supported); /* backward alone */
 
 musec_status ms_cuda_attention_dnn(ms_device *d, const ms_cuda_attn *x); /* attention_dnn.c */
 musec_status ms_cuda_attention_dnn_grad(ms_device *d, const ms_cuda_attn *x);

@@ -190,12 +190,14 @@ static musec_status run_gemm(ms_device *d, ms_cuda_hopper which, const ms_produc
     gemm_args     g = {};
     CUtensorMap   maps[4];
     ms_vec        partial[2] = {};
+    bool          usable     = false;
     musec_status  st         = MUSEC_OK;
 
     for (int i = 0; i < 8; i++)
         kernels[i] = (const void *)kernel_for<P>(i / 4, i / 2 % 2, i % 2);
     *handled = false;
-    if (!is_usable(cuda, which, kernels, 8, SMEM_BYTES)) return MUSEC_OK;
+    st       = is_usable(d, which, kernels, 8, SMEM_BYTES, &usable);
+    if (st != MUSEC_OK || !usable) return st;
     if (!describe<P>(cuda, p, &g)) return MUSEC_OK;
     if (!make_tensor_map(cuda, p->a, p->a.trans ? (int)K_TILE : P::DOWN * SUBTILE, &maps[0]) ||
         !make_tensor_map(cuda, p->b, p->b.trans ? (int)B_LINES : (int)K_TILE, &maps[1]) ||

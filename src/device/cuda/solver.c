@@ -108,7 +108,7 @@ static musec_status dn_status(ms_device *d, cusolverStatus_t code, const char *w
 static musec_status open_library(ms_device *d, struct ms_cuda_solver *s)
 {
     void                *library = NULL, *again = NULL;
-    ms_error             ignored;
+    ms_error             why;
     const ms_cuda_symbol symbols[] = {
 #define X(type, name, args) { #name, (void **)&s->dn.name },
         DN_FUNCTIONS(X)
@@ -117,12 +117,12 @@ static musec_status open_library(ms_device *d, struct ms_cuda_solver *s)
         DN_BATCHED(X)
 #undef X
     };
-    const musec_status st = ms_cuda_library_open(&d->error, "decompositions on GPUs", library_names,
-                                                 symbols, COUNT(symbols), &library);
+    musec_status st = ms_cuda_library_open(&d->error, "decompositions on GPUs", library_names,
+                                           symbols, COUNT(symbols), &library);
     if (st != MUSEC_OK) return st;
-    s->has_batched = ms_cuda_library_open(&ignored, "stacks", library_names, batched,
-                                          COUNT(batched), &again) == MUSEC_OK;
-    return MUSEC_OK;
+    st = ms_cuda_library_open(&why, "stacks", library_names, batched, COUNT(batched), &again);
+    s->has_batched = st == MUSEC_OK;
+    return st == MUSEC_ENOMEM ? ms_fail(&d->error, st, "%s", why.text) : MUSEC_OK;
 }
 
 static void free_solver(struct ms_cuda_solver *s)

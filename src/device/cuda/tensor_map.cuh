@@ -16,27 +16,39 @@ typedef CUresult (*tensor_map_encoder)(CUtensorMap *, CUtensorMapDataType, cuuin
 
 /* Can these kernels be launched with so many bytes of dynamic shared memory, on a chip that has TMA
  * and wgmma?  In a program that was not compiled for compute capability 9.0a they are empty, which
- * shows as no static shared memory.  The answer is stored for later calls. */
-static inline bool is_usable(ms_cuda *c, ms_cuda_hopper which, const void *const *kernels,
-                             int n_kernels, int smem_bytes)
+ * shows as no static shared memory.  The answer is stored for later calls; where the device does
+ * not answer, the status says why. */
+static inline musec_status is_usable(ms_device *d, ms_cuda_hopper which, const void *const *kernels,
+                                     int n_kernels, int smem_bytes, bool *usable)
 {
-    if (c->hopper[which].probed) return c->hopper[which].usable;
-    c->hopper[which].probed = true;
-    if (c->capability != 90 || c->shared_bytes < smem_bytes) return false;
-    for (int i = 0; i < n_kernels; i++) {
-        cudaFuncAttributes is;
-        if (cudaFuncGetAttributes(&is, kernels[i]) != cudaSuccess || is.sharedSizeBytes == 0 ||
-            cudaFuncSetAttribute(kernels[i], cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 smem_bytes) != cudaSuccess ||
-            cudaFuncSetAttribute(kernels[i], cudaFuncAttributePreferredSharedMemoryCarveout,
-                                 cudaSharedmemCarveoutMaxShared) != cudaSuccess) {
-            (void)cudaGetLastError();
-            return false;
-        }
+    ms_cuda     *c    = ms_cuda_of(d);
+    const bool   fits = c->capability == 90 && c->shared_bytes >= smem_bytes;
+    bool         all  = fits;
+    musec_status st   = MUSEC_OK;
+
+    *usable = c->hopper[which].usable;
+    if (c->hopper[which].probed) return MUSEC_OK;
+    for (int i = 0; i < n_kernels && all; i++) {
+        cudaFuncAttributes is = {};
+        TRY(ms_cuda_status(d, cudaFuncGetAttributes(&is, kernels[i]), "a kernel for Hopper"));
+        all = is.sharedSizeBytes > 0;
+        if (!all) break;
+        TRY(ms_cuda_status(d,
+                           cudaFuncSetAttribute(
+                               kernels[i], cudaFuncAttributeMaxDynamicSharedMemorySize, smem_bytes),
+                           "a kernel for Hopper"));
+        TRY(ms_cuda_status(d,
+                           cudaFuncSetAttribute(kernels[i],
+                                                cudaFuncAttributePreferredSharedMemoryCarveout,
+                                                cudaSharedmemCarveoutMaxShared),
+                           "a kernel for Hopper"));
     }
-    if (c->encode_tensor_map == NULL)
+    if (all && c->encode_tensor_map == NULL)
         c->encode_tensor_map = ms_cuda_driver_function("cuTensorMapEncodeTiled");
-    return c->hopper[which].usable = c->encode_tensor_map != NULL;
+    c->hopper[which].probed = true;
+    c->hopper[which].usable = *usable = all && c->encode_tensor_map != NULL;
+done:
+    return st;
 }
 
 /* *map <- x as it is stored, in boxes of `height` rows of 128 bytes with the 128-byte swizzle
