@@ -83,6 +83,21 @@ script 1 ./run_sanitizers --tool memcheck good
 prints '^memcheck good one: skipped: nothing of it runs on the GPU, '
 rm deaf
 
+# Faults: what is given on, and the status of a machine without a GPU.
+mkdir faults
+cat >faults/device <<'EOF'
+import sys
+print(" ".join(sys.argv[1:]))
+sys.exit(77 if "--case" in sys.argv else 0)
+EOF
+script 0 ./run_faults -j 3
+prints '^\. --jobs 3 --seconds 480$'
+script 77 ./run_faults --seconds 9 --case train
+prints '^\. --jobs 8 --seconds 9 --case train$'
+check "its words are kept" grep -q -- '--case train' logs/faults.txt
+script 2 ./run_faults -j none
+prints '^run_faults: -j needs a number'
+
 # Benches, of a program that prints its arguments and writes the files of a run.
 cat >musec <<'EOF'
 #!/usr/bin/env bash
