@@ -15,6 +15,7 @@ set(CMAKE_C_FLAGS_RELEASE "-O3 -g")
 add_library(musec_flags INTERFACE)
 target_compile_options(musec_flags INTERFACE
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wshadow -Wvla -Werror -ffp-contract=off -fno-math-errno -fopenmp-simd>
+  $<$<COMPILE_LANG_AND_ID:C,Clang>:-Wno-missing-field-initializers> # in rows, what is not named is 0
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-fno-gnu-unique -Werror=all-warnings>
   $<$<AND:$<BOOL:${MUSEC_NATIVE}>,$<COMPILE_LANGUAGE:C>>:-march=native>)
 

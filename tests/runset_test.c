@@ -100,7 +100,7 @@ TEST(figures_of_a_run_are_those_of_its_log)
     read_good(fake_run(fresh_dir(), &f), 1, 0);
     CHECK(ms_run_stage_change(&set.at[0]) == FAKE_CHANGE, "%lld",
           (long long)ms_run_stage_change(&set.at[0]));
-    ms_run_step_ms(&set.at[0], &step, &optim);
+    CHECK(ms_run_step_ms(&set.at[0], &step, &optim), "no memory");
     CHECK(step == 12.5 && optim == 2.0, "%g, %g", step, optim);
     /* ten measurements, four before the change; MLP's larger factor is 4, the others' 1 */
     ms_run_applied(&set.at[0], &norm, &rms);
@@ -142,8 +142,10 @@ TEST(figures_of_nothing_are_nan)
     const ms_run none = { 0 };
     double       a = 0.0, b = 0.0;
 
-    ms_run_step_ms(&none, &a, &b);
+    CHECK(ms_run_step_ms(&none, &a, &b), "no memory");
     CHECK(isnan(a) && isnan(b), "%g, %g", a, b);
+    const ms_run endless = { .n = SIZE_MAX / 4 / sizeof(double) };
+    CHECK(!ms_run_step_ms(&endless, &a, &b), "there is no memory for its steps");
     a = b = 0.0;
     ms_run_applied(&none, &a, &b);
     CHECK(isnan(a) && isnan(b), "%g, %g", a, b);
@@ -165,7 +167,7 @@ TEST(step_times_leave_out_the_first_step_and_those_that_measure)
     read_good(dir, 1, 0);
     double step, optim;
 
-    ms_run_step_ms(&set.at[0], &step, &optim);
+    CHECK(ms_run_step_ms(&set.at[0], &step, &optim), "no memory");
     CHECK(step == 5.0 && optim == 2.0, "%g, %g", step, optim);
 }
 

@@ -163,15 +163,15 @@ static void print_claims(FILE *to, const ms_finding *findings, size_t n, const m
 static musec_status add_verdict(ms_error *e, const ms_paper *p, const ms_compare *c,
                                 const char *markdown, ms_page *page, json_t **result)
 {
-    const size_t n        = ms_verdict_find(c, false, NULL);
+    const size_t n        = ms_verdict_count();
     ms_finding  *findings = calloc(n > 0 ? n : 1, sizeof *findings);
     ms_section  *section;
     ms_table     table = { 0 }, counts = { 0 };
     ms_out_file  file = { 0 };
     musec_status st   = MUSEC_OK;
 
-    if (findings == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the claims");
-    (void)ms_verdict_find(c, p->args->omit_times != 0, findings);
+    if (findings == NULL) return ms_no_memory(e, "the claims");
+    TRY(ms_verdict_find(e, c, p->args->omit_times != 0, findings));
     ms_verdict_table(findings, n, &table);
     ms_verdict_counts(findings, n, &counts);
     ms_json_add(result, "claims=%p markdown=%s", (void *)claims_json(findings, n), markdown);

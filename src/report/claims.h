@@ -22,6 +22,7 @@ typedef struct ms_evidence {
     const ms_claim   *claim;
     char             *text; /* owned; NULL: nothing was noted, or there was no memory */
     size_t            used, capacity;
+    bool              out_of_memory; /* something could not be measured or noted */
     double spread; /* largest spread between the seeds of a setting; NaN: one seed each */
 } ms_evidence;
 

@@ -312,14 +312,15 @@ ms_verdict ms_judge_effective_step(ms_evidence *ev)
 }
 
 /* The median of sigma_1 / D over groups and measurements, and the mean share above D, if any. */
-static bool clip_of(const ms_setting *s, double *median, double *share)
+static bool clip_of(ms_evidence *ev, const ms_setting *s, double *median, double *share)
 {
     size_t  n = 0, capacity = 0;
     double *values;
     for (size_t i = 0; i < s->n; i++)
         capacity += MS_RUN_GROUPS * s->runs[i]->n;
-    values = capacity > 0 ? calloc(capacity, sizeof *values) : NULL;
+    values = calloc(capacity > 0 ? capacity : 1, sizeof *values);
     *share = 0.0;
+    if (values == NULL) ev->out_of_memory = true;
     for (size_t i = 0; values != NULL && i < s->n; i++)
         for (size_t k = 0; k < s->runs[i]->n; k++)
             for (int g = 0; s->runs[i]->lines[k].has_groups && g < MS_RUN_GROUPS; g++) {
@@ -344,7 +345,7 @@ ms_verdict ms_judge_clip_active(ms_evidence *ev)
         const ms_setting *s = ms_compare_tuned(c, ev->problem, m);
         double            median, share;
         if (!c->methods[m].clips || m != ms_compare_plain(c, c->methods[m].optimizer) ||
-            s == NULL || !clip_of(s, &median, &share))
+            s == NULL || !clip_of(ev, s, &median, &share))
             continue;
         ms_note_item(ev, "%s (lr %g, D %s) %.3g, %.0f%% above", c->methods[m].label, s->lr,
                      s->threshold_text, median, 100.0 * share);

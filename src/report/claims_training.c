@@ -338,11 +338,12 @@ bool ms_measure_time(ms_evidence *ev, ms_measured *out)
     const int needed    = reference >= 0 ? reference : MS_MUON;
 
     for (int m = 0; m < MS_COMPARED; m++) {
-        const double ms =
-            ms_compare_time(ev->c, ev->problem, ms_compare_plain(ev->c, ms_compared[m])).step;
-        if (!isnan(ms)) {
-            ms_measured_set(out, m, ms);
-            ms_note_item(ev, "%s %.4g ms", ms_compared_title(m), ms);
+        const size_t method = ms_compare_plain(ev->c, ms_compared[m]);
+        ms_step_time ms;
+        if (!ms_compare_time(ev->c, ev->problem, method, &ms)) ev->out_of_memory = true;
+        if (!isnan(ms.step)) {
+            ms_measured_set(out, m, ms.step);
+            ms_note_item(ev, "%s %.4g ms", ms_compared_title(m), ms.step);
         } else if (m == MS_SOFT || m == needed) {
             ms_not_tested(ev, "there are no step times of %s", ms_compared_title(m));
             return false;

@@ -556,11 +556,12 @@ static void usual_device(const ms_compare *c, size_t problem, char device[MS_RUN
         }
 }
 
-ms_step_time ms_compare_time(const ms_compare *c, size_t problem, size_t method)
+bool ms_compare_time(const ms_compare *c, size_t problem, size_t method, ms_step_time *out)
 {
     ms_step_time best = { NAN, NAN, 0 };
     char         device[MS_RUN_KIND], kind[MS_RUN_KIND];
 
+    *out = best;
     usual_device(c, problem, device);
     for (size_t i = 0; i < c->n_settings; i++) {
         const ms_setting *s = &c->settings[i];
@@ -568,7 +569,7 @@ ms_step_time ms_compare_time(const ms_compare *c, size_t problem, size_t method)
             double step, optim;
             ms_run_device(s->runs[k], kind);
             if (strcmp(kind, device) != 0) continue;
-            ms_run_step_ms(s->runs[k], &step, &optim);
+            if (!ms_run_step_ms(s->runs[k], &step, &optim)) return false;
             if (isnan(step)) continue;
             best.runs++;
             if (best.step <= step) continue;
@@ -576,7 +577,8 @@ ms_step_time ms_compare_time(const ms_compare *c, size_t problem, size_t method)
             best.optim = optim;
         }
     }
-    return best;
+    *out = best;
+    return true;
 }
 
 size_t ms_compare_plain(const ms_compare *c, const char *optimizer)

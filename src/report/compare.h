@@ -80,8 +80,8 @@ typedef struct ms_step_time { /* in ms; NaN: no run has times */
     size_t runs;              /* number of runs with times */
 } ms_step_time;
 /* The times of the method's fastest run, as other load on a machine only adds to a time.  Only runs
- * on the kind of device that most runs of the problem used count. */
-ms_step_time ms_compare_time(const ms_compare *c, size_t problem, size_t method);
-bool         ms_same_number(double a, double b); /* to 1e-9 of the larger */
+ * on the kind of device that most runs of the problem used count.  False: there is no memory. */
+bool ms_compare_time(const ms_compare *c, size_t problem, size_t method, ms_step_time *out);
+bool ms_same_number(double a, double b); /* to 1e-9 of the larger */
 
 #endif

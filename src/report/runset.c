@@ -578,12 +578,12 @@ double ms_median(double *values, size_t n)
     return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
 }
 
-void ms_run_step_ms(const ms_run *run, double *step, double *optim)
+bool ms_run_step_ms(const ms_run *run, double *step, double *optim)
 {
     double *values = malloc((run->n > 0 ? 2 * run->n : 1) * sizeof *values);
     size_t  n      = 0;
     *step = *optim = NAN;
-    if (values == NULL) return;
+    if (values == NULL) return false;
     for (size_t i = 1; i < run->n; i++) {
         const ms_run_line *line = &run->lines[i];
         const double       all  = line->ms_data + line->ms_model + line->ms_optim + line->ms_rest;
@@ -594,4 +594,5 @@ void ms_run_step_ms(const ms_run *run, double *step, double *optim)
     *step  = ms_median(values, n);
     *optim = ms_median(values + run->n, n);
     free(values);
+    return true;
 }

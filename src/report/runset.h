@@ -104,8 +104,8 @@ int64_t ms_run_stage_change(const ms_run *run);
  * factor, times the update's norm (the largest of the group's matrices) and RMS. */
 void ms_run_applied(const ms_run *run, double *norm, double *rms);
 /* Median over the steps, without the first, of the wall time in ms of a step that neither
- * validated nor measured, and of its optimizer's part. */
-void ms_run_step_ms(const ms_run *run, double *step, double *optim);
+ * validated nor measured, and of its optimizer's part.  False: there is no memory. */
+bool ms_run_step_ms(const ms_run *run, double *step, double *optim);
 
 void   ms_sort_numbers(double *values, size_t n); /* ascending; none is NaN */
 double ms_median(double *values, size_t n);       /* sorts them; NaN if there are none */

@@ -5,14 +5,15 @@
 
 static void time_panel(ms_section_builder *b, size_t problem, ms_figure *f, ms_table *t)
 {
-    const ms_compare  *c     = b->c;
-    const size_t       plain = ms_compare_plain(c, "muon");
-    const ms_step_time muon  = ms_compare_time(c, problem, plain);
-    ms_panel          *p     = NULL;
+    const ms_compare *c     = b->c;
+    const size_t      plain = ms_compare_plain(c, "muon");
+    ms_panel         *p     = NULL;
+    ms_step_time      muon, ms;
 
+    if (!ms_compare_time(c, problem, plain, &muon)) b->page->out_of_memory = true;
     for (size_t m = 0; m < c->n_methods; m++) {
-        const ms_step_time ms = ms_compare_time(c, problem, m);
-        ms_curve          *curve;
+        ms_curve *curve;
+        if (!ms_compare_time(c, problem, m, &ms)) b->page->out_of_memory = true;
         if (!isfinite(ms.step)) continue;
         ms_table_add(t, "%s", c->problems[problem].label);
         ms_table_add(t, "%s", c->methods[m].label);

@@ -36,17 +36,12 @@ static void note_list(ms_evidence *ev, const char *fmt, va_list args)
         ev->used += bytes - 1;
         ev->text = text;
     } else {
-        free(ev->text);
-        ev->text = NULL;
-        ev->used = ev->capacity = 0;
+        ev->out_of_memory = true;
     }
     free(more);
 }
 
-const char *ms_evidence_text(const ms_evidence *ev)
-{
-    return ev->text != NULL ? ev->text : "there is no memory for the result";
-}
+const char *ms_evidence_text(const ms_evidence *ev) { return ev->text != NULL ? ev->text : ""; }
 
 void ms_note(ms_evidence *ev, const char *fmt, ...)
 {
@@ -203,16 +198,19 @@ static ms_verdict judge_each(ms_evidence *ev)
                     ms_evidence_text(&mine));
             if (!isnan(mine.spread)) ms_note(ev, " (seeds within %.3f)", mine.spread);
         }
+        ev->out_of_memory = ev->out_of_memory || mine.out_of_memory;
         free(mine.text);
     }
     if (tested == 0)
         ms_note(ev, "%s",
                 c->n_problems == 0 ? "there are no finished runs" : ms_evidence_text(&why));
+    ev->out_of_memory = ev->out_of_memory || why.out_of_memory;
     free(why.text);
     return tested > 0 ? ms_held(held == tested) : MS_NOT_TESTED;
 }
 
-/* The sentence that explains a claim's measurement, with its bounds; the caller frees it. */
+/* The sentence that explains a claim's measurement, with its bounds, which the caller frees; NULL
+ * without memory. */
 static char *measure_text(const ms_claim *claim)
 {
     ms_evidence out = { .claim = claim };
@@ -227,12 +225,17 @@ static char *measure_text(const ms_claim *claim)
         ms_note(&out, "%g%s", percent ? 100.0 * value : value, percent ? "%" : "");
         at = strchr(at, '}') + 1;
     }
-    return out.text;
+    if (!out.out_of_memory) return out.text;
+    free(out.text);
+    return NULL;
 }
 
-size_t ms_verdict_find(const ms_compare *c, bool omit_times, ms_finding *out)
+size_t ms_verdict_count(void) { return ms_n_claims; }
+
+musec_status ms_verdict_find(ms_error *e, const ms_compare *c, bool omit_times, ms_finding *out)
 {
-    for (size_t i = 0; out != NULL && i < ms_n_claims; i++) {
+    bool whole = true;
+    for (size_t i = 0; i < ms_n_claims; i++) {
         const ms_claim *claim = &ms_claims[i];
         ms_finding     *f     = &out[i];
         ms_evidence     ev    = { .c = c, .claim = claim, .spread = NAN };
@@ -249,9 +252,12 @@ size_t ms_verdict_find(const ms_compare *c, bool omit_times, ms_finding *out)
         f->result_text  = ev.text;
         f->result       = ms_evidence_text(&ev);
         f->measure_text = measure_text(claim);
-        f->measure      = f->measure_text != NULL ? f->measure_text : claim->measure;
+        f->measure      = f->measure_text;
+        whole           = whole && !ev.out_of_memory && f->measure_text != NULL;
     }
-    return ms_n_claims;
+    if (whole) return MUSEC_OK;
+    ms_verdict_free(out, ms_n_claims);
+    return ms_no_memory(e, "the claims");
 }
 
 void ms_verdict_free(ms_finding *findings, size_t n)

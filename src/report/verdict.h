@@ -16,12 +16,13 @@ typedef struct ms_finding {
     char       *result_text, *measure_text; /* owned: what result and measure point to, or NULL */
 } ms_finding;
 
-/* Judges all claims, in the order of the paper, and returns their number, which is the capacity of
- * `out` unless that is NULL.  omit_times: claims about times are not tested, as times differ
- * between two runs of the same config. */
-size_t      ms_verdict_find(const ms_compare *c, bool omit_times, ms_finding *out);
-void        ms_verdict_free(ms_finding *findings, size_t n); /* frees their texts */
-const char *ms_verdict_word(ms_verdict v); /* "holds", "does not hold", "not tested here" */
+size_t ms_verdict_count(void); /* of the claims */
+/* Judges all claims, in the order of the paper; `out` has room for all.  omit_times: claims about
+ * times are not tested, as times differ between two runs of the same config.  Without memory `out`
+ * has nothing to be freed. */
+musec_status ms_verdict_find(ms_error *e, const ms_compare *c, bool omit_times, ms_finding *out);
+void         ms_verdict_free(ms_finding *findings, size_t n); /* frees their texts */
+const char  *ms_verdict_word(ms_verdict v); /* "holds", "does not hold", "not tested here" */
 /* Counts those that hold, do not hold and are not tested, for ms_page_counts. */
 void ms_verdict_counts(const ms_finding *findings, size_t n, ms_table *pairs);
 /* Fills a table with the columns section, claim, measurement, result and verdict. */

@@ -1,4 +1,5 @@
 """harness.py - musec in directories of its own, and whether two of them hold the same."""
+import atexit
 import functools
 import http.server
 import os
@@ -104,6 +105,7 @@ class Bench:
         self.top = tempfile.mkdtemp(prefix="musec-faults-", dir=base)
         self.keep, self.made, self.wanted = keep, {}, {}
         self.server = Server(os.path.join(self.top, "www"))
+        atexit.register(self.close)
 
     def close(self):
         if not self.keep:

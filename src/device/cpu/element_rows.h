@@ -255,7 +255,7 @@ static inline void FN(decay)(const call *c, tile t, const bool cautious)
 #pragma omp simd
         for (int64_t j = 0; j < t.cols; j++) { /* && and || would branch: no vector code */
             const bool against = ((us[j] < 0) & (o[j] > 0)) | ((us[j] > 0) & (o[j] < 0));
-            o[j] -= (cautious & against ? 0 : rate) * o[j] + by * us[j];
+            o[j] -= ((cautious & against) ? 0 : rate) * o[j] + by * us[j];
         }
     }
 }
