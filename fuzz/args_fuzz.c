@@ -185,6 +185,7 @@ static void add(line *l, char *argument)
 {
     if (argument == NULL || l->argc >= MOST_ARGS) return;
     if (strcmp(argument, "--") == 0 && l->row->last[0] != NULL) return;
+    if (strcmp(argument, "list") == 0 && l->row->run == cmd_paper) return; /* takes seconds */
     l->argv[l->argc++] = argument;
 }
 

@@ -81,7 +81,7 @@ static void put_files(unsigned what, const uint8_t *data, size_t size)
 static void check_run(const ms_run *run)
 {
     double a, b;
-    REQUIRE(run->optimizer[0] != '\0' && run->lr > 0.0 && isfinite(run->lr) && run->steps >= 1);
+    REQUIRE(run->optimizer[0] != '\0' && run->lr >= 0.0 && isfinite(run->lr) && run->steps >= 1);
     REQUIRE(run->status != MS_RUN_DIVERGED || isnan(run->val_loss));
     for (size_t i = 0; i < run->n; i++)
         REQUIRE(run->lines[i].step >= 1 &&

@@ -3,12 +3,14 @@
 #define _XOPEN_SOURCE 700
 #include "check.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,6 +105,22 @@ static int requests(const char *faults, const char *text)
         n += strncmp(line, path, strlen(path)) == 0 && strstr(line, text) != NULL;
     if (f != NULL) fclose(f);
     return n;
+}
+
+/* ---- syncing --------------------------------------------------------------------------------- */
+
+static const char *fails_after; /* directories cannot be synced once there is this file */
+
+/* In place of the C library's. */
+int fsync(int fd)
+{
+    struct stat info;
+    if (fails_after != NULL && access(fails_after, F_OK) == 0 && fstat(fd, &info) == 0 &&
+        S_ISDIR(info.st_mode)) {
+        errno = EIO;
+        return -1;
+    }
+    return fdatasync(fd);
 }
 
 /* ---- a download ------------------------------------------------------------------------------ */
@@ -253,6 +271,19 @@ TEST(a_second_call_resumes_and_a_third_finds_the_file)
     CHECK(!c.got.found, "it was not there");
     CHECK_OK_ERR(&c.error, ms_fetch(&c.error, &c.cfg, &c.got));
     CHECK(c.got.found && c.got.bytes == FILE_BYTES && requests("cut:20000:1/file", "") == 2, "had");
+}
+
+/* Else the name of a file that was fetched could be gone after a loss of power. */
+TEST(the_directory_of_a_file_is_synced)
+{
+    call c;
+    prepare(&c, "plain/file");
+    fails_after           = c.path;
+    const musec_status st = ms_fetch(&c.error, &c.cfg, &c.got);
+    fails_after           = NULL;
+    CHECK(st == MUSEC_EIO, "%s: %s", musec_status_name(st), c.error.text);
+    CHECK(strstr(c.error.text, strerror(EIO)) != NULL, "%s", c.error.text);
+    CHECK_OK_ERR(&c.error, ms_fetch(&c.error, &c.cfg, &c.got));
 }
 
 TEST(a_complete_part_is_not_fetched_again)

@@ -495,3 +495,33 @@ TEST_EACH_DEVICE(reports_come_at_their_interval, dev)
     CHECK(musec_optim_get_report(NULL, 0, &report) == MUSEC_EINVAL, "NULL");
     rig_free(&r);
 }
+
+static bool is_broken; /* else the decomposition does not converge */
+
+static musec_status failing_svd(ms_device *d, ms_mat x, ms_mat u, ms_mat s, ms_mat vt)
+{
+    (void)x, (void)u, (void)s, (void)vt;
+    d->n_failures += is_broken;
+    return ms_fail(&d->error, MUSEC_EDEVICE, "svd fails");
+}
+
+/* A device that fails is an error; numbers that cannot be known are NaN. */
+TEST_EACH_DEVICE(a_report_fails_where_the_device_does, dev)
+{
+    const ms_device_ops real = dev->table;
+    for (int broken = 0; broken < 2; broken++) {
+        musec_optim_report got;
+        rig r     = rig_make(dev, "soft-musec", "report-every=1", MUSEC_F64, &nine_by_four, 1, 1);
+        is_broken = broken != 0;
+        dev->table.svd = failing_svd;
+        rig_step(&r, 1, 1.0);
+        dev->table.svd        = real.svd;
+        const musec_status st = musec_optim_get_report(r.opt, 0, &got);
+        CHECK(st == (broken ? MUSEC_EDEVICE : MUSEC_OK), "%s", musec_status_name(st));
+        CHECK(broken || isnan(got.update_norm2), "%g", got.update_norm2);
+        rig_step(&r, 2, 1.0);
+        CHECK_OK(dev, musec_optim_get_report(r.opt, 0, &got));
+        CHECK(got.step == 2 && isfinite(got.update_norm2), "%g", got.update_norm2);
+        rig_free(&r);
+    }
+}

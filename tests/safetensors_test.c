@@ -3,10 +3,12 @@
 #define _XOPEN_SOURCE 700
 #include "check.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/rng.h"
@@ -472,4 +474,46 @@ TEST(files_that_cannot_be_written_are_refused)
                 "/dev/full");
     CHECK(ms_safetensors_write(&e, tmp_path("none/x.st"), cases[0].t, 1, NULL, 0) == MUSEC_EIO,
           "no folder");
+}
+
+/* ---- a system that fails --------------------------------------------------------------------- */
+
+static int fstat_calls, fstat_fails_at;
+
+/* In place of the C library's. */
+int fstat(int fd, struct stat *out)
+{
+    char path[64];
+    if (++fstat_calls == fstat_fails_at) {
+        errno = EIO;
+        return -1;
+    }
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    return stat(path, out);
+}
+
+/* What cannot be read is not damaged: else a run would go back behind its newest checkpoint. */
+TEST(a_file_that_cannot_be_asked_for_its_size_is_not_damaged)
+{
+    static const char header[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}";
+    const float       data[2]  = { 1.0f, 2.0f };
+    unsigned char     file[256];
+    const char       *path = tmp_path("asked.safetensors");
+    ms_error          e    = { "" };
+    ms_safetensors    s;
+    int               n = 0;
+
+    put_file(path, file, make(file, header, data, sizeof data));
+    for (bool reached = true; reached; n++) {
+        fstat_calls           = 0;
+        fstat_fails_at        = n + 1;
+        const musec_status st = ms_safetensors_open(&e, path, &s);
+        reached               = fstat_calls >= fstat_fails_at;
+        fstat_fails_at        = 0;
+        CHECK(st == (reached ? MUSEC_EIO : MUSEC_OK), "call %d: %s: %s", n + 1,
+              musec_status_name(st), e.text);
+        CHECK(!reached || strstr(e.text, strerror(EIO)) != NULL, "call %d: %s", n + 1, e.text);
+        if (st == MUSEC_OK) ms_safetensors_close(&s);
+    }
+    CHECK(n > 2, "%d calls", n - 1);
 }

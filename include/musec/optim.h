@@ -347,7 +347,8 @@ typedef struct musec_optim_report {
 } musec_optim_report;
 
 /* The matrices of all matrix-role parameters: index 0, 1, ... ; MUSEC_EINVAL behind the last, and
- * MUSEC_ENOMEM if there was no memory to measure them: the step itself was taken.
+ * MUSEC_ENOMEM or MUSEC_EDEVICE if there was no memory to measure them or the device failed: the
+ * step itself was taken.
  * Before the first step they are those of the parameters so far, and more may be added. */
 MUSEC_API musec_status musec_optim_get_report(const musec_optim *opt, size_t index,
                                               musec_optim_report *report);

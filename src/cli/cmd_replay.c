@@ -317,6 +317,7 @@ static musec_status step(ms_error *error, struct job *j, int64_t i, const char *
             musec_optim_get_state(j->optim, 0, 0, momentum, (char *)j->momenta.data + at, bytes)));
     st = musec_optim_get_report(j->optim, 0, &j->reports[j->n_reports]);
     if (st == MUSEC_ENOMEM) TRY(ms_no_memory(error, "the report of a step"));
+    if (st != MUSEC_EINVAL) TRY(ms_cli_check(error, j->ctx, st)); /* EINVAL: there is none */
     if (st == MUSEC_OK && j->reports[j->n_reports].step > 0 &&
         (j->n_reports == 0 || j->reports[j->n_reports].step > j->reports[j->n_reports - 1].step))
         j->n_reports++;

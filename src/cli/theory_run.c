@@ -215,11 +215,20 @@ static musec_status print_text(ms_error *e, const job *j, FILE *to)
     return st;
 }
 
-static void print_problems(FILE *to)
+static musec_status print_problems(ms_error *e, bool json)
 {
+    json_t     *list = json ? json_array() : NULL;
     const char *name, *help;
-    for (size_t i = 0; (name = ms_objective_name(i, &help)) != NULL; i++)
-        fprintf(to, "%-12s%s\n", name, help);
+    for (size_t i = 0; (name = ms_objective_name(i, &help)) != NULL; i++) {
+        json_t *row = json ? json_object() : NULL;
+        if (json) {
+            ms_json_add(&row, "name=%s about=%s", name, help);
+            ms_json_append(&list, row);
+        } else {
+            printf("%-12s%s\n", name, help);
+        }
+    }
+    return json ? ms_json_finish(e, list, stdout) : MUSEC_OK;
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -399,8 +408,8 @@ int cmd_theory_run(int argc, char **argv)
             return ms_cli_usage(cmd, "--set wants OPTION=VALUE, not '%s'", a.set.item[i]);
     j.problem = argv[1];
     if (strcmp(j.problem, "list") == 0) {
-        print_problems(stdout);
-        return EXIT_OK;
+        code = print_problems(&e, a.json != 0) == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &e);
+        return code;
     }
     j.log = ms_log_open(stderr, MS_LOG_NORMAL);
     code  = check(&e, &j) == MUSEC_OK && run(&e, &j) == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &e);

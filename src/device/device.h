@@ -325,6 +325,7 @@ struct musec_ctx {
     /* A number on the device, or NULL.  While it is 0, element ops and scalars that are queued
      * write nothing.  Only devices with streams look at it: on others the host sees the number. */
     const double *guard;
+    uint64_t      n_failures;         /* of calls of the driver and of libraries */
     uint64_t      n_waits, n_uploads; /* of the host: what a capture of the stream does not allow */
     char          name[32];
     bool          deterministic;

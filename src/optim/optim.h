@@ -195,7 +195,8 @@ struct musec_optim {
     ms_attention          *attentions;
     size_t                 n_attentions;
     bool                   ready;
-    bool                   unmeasured; /* for want of memory, at the last step that reports */
+    musec_status           unmeasured; /* why the last step that reports could not be measured: for
+                                          want of memory, or the device failed */
     int64_t                t, skipped;
     double                 grad_factor; /* of the last step, on its gradients; 1 before the first */
     bool                   deferred;    /* the device decides whether a step is taken (defer.c) */

@@ -118,7 +118,8 @@ done:
     return st;
 }
 
-/* A report that could not be made: the step is taken, and its numbers are not known. */
+/* A report that could not be made: the step is taken, and its numbers are not known.  Where a
+ * decomposition does not converge, or there is no library for it, nothing else is said. */
 static void report_nothing(const musec_optim *opt, musec_optim_report *out)
 {
     out->step      = opt->t + 1;
@@ -134,16 +135,18 @@ void ms_report_span(const ms_step *s, const ms_span *span, ms_num threshold, con
     const int64_t r      = g->rows < g->cols ? g->rows : g->cols;
     double       *values = malloc((size_t)r * sizeof *values);
     for (int64_t i = 0; i < span->n; i++) {
-        musec_optim_report *out = &g->reports[span->first + i];
-        double              d   = threshold.value;
-        musec_status        st  = values == NULL ? MUSEC_ENOMEM : MUSEC_OK;
+        musec_optim_report *out      = &g->reports[span->first + i];
+        double              d        = threshold.value;
+        const uint64_t      failures = opt->d->n_failures;
+        musec_status        st       = values == NULL ? MUSEC_ENOMEM : MUSEC_OK;
         if (st == MUSEC_OK && threshold.each.data != NULL)
             st = ms_vec_download(opt->d, ms_vec_slice(threshold.each, i, 1), &d);
         if (st == MUSEC_OK)
             st = measure(opt, g, span->first + i, ms_mat_slice(before, i, 1), d,
                          ms_mat_slice(span->update, i, 1), values);
         if (st != MUSEC_OK) report_nothing(opt, out);
-        if (st == MUSEC_ENOMEM) opt->unmeasured = true;
+        if (st == MUSEC_ENOMEM || (st != MUSEC_OK && opt->d->n_failures > failures))
+            opt->unmeasured = st;
         if (paths != NULL) memcpy(out->path, paths[i].path, sizeof paths[i].path);
     }
     free(values);
@@ -155,7 +158,7 @@ static musec_status find_report(const musec_optim *opt, size_t index, musec_opti
         const ms_group *g = &opt->groups[i];
         if (g->aux) continue;
         if (index < (size_t)g->count) {
-            if (opt->unmeasured) return MUSEC_ENOMEM;
+            if (opt->unmeasured != MUSEC_OK) return opt->unmeasured;
             *report =
                 g->reports != NULL ? g->reports[index] : ms_report_empty(opt, g, (int64_t)index);
             return MUSEC_OK;

@@ -239,7 +239,7 @@ static musec_status step(musec_optim *opt, const musec_view *grads, size_t n_gra
     bool          done = false;
     ms_step s = { .opt = opt, .grads = grads, .grad_factor = opt->grad_factor, .report = report };
     musec_status st = MUSEC_OK;
-    if (s.report) opt->unmeasured = false;
+    if (s.report) opt->unmeasured = MUSEC_OK;
     TRY(ms_optim_prepare(opt));
     TRY(check_shapes(opt, grads, n_grads));
     TRY(ms_step_args_take(opt, args, &s.args));

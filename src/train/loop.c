@@ -145,7 +145,9 @@ static musec_status collect_reports(ms_error *e, const ms_train *t, ms_log_line 
         line->groups[k].u_gain /= n[k];
         line->groups[k].share_above /= n[k];
     }
-    return st == MUSEC_ENOMEM ? ms_no_memory(e, "the report of a step") : MUSEC_OK;
+    if (st == MUSEC_ENOMEM) return ms_no_memory(e, "the report of a step");
+    if (st == MUSEC_EINVAL) return MUSEC_OK; /* behind the last */
+    return ms_fail(e, st, "the report of a step: %s", musec_ctx_error(t->ctx));
 }
 
 /* Warns when the gain of a clip is too low for the first time. */

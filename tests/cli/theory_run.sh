@@ -8,6 +8,8 @@ prints '^Usage: musec theory run .*PROBLEM'
 succeeds theory run list
 problems='sensing phase completion relu max kinks quadratic'
 for p in $problems; do prints "^$p +[a-z]"; done
+succeeds theory run list --json
+check "as JSON as well" test "$(json 0 name)" = sensing
 for p in $problems; do
     succeeds theory run "$p" --steps 300 --samples 16
     prints "^$p, [0-9]+ x [0-9]+: L "

@@ -15,6 +15,11 @@ SWEEP = ("--optimizer muon,soft-musec --lr 0.02 --preset pico --set steps=2 --se
          "--set max_doc=32 --set val_tokens=64 --out sweep --jobs 1").split()
 
 
+PAPER = ("--set stages= --set steps=200 --set layers=1 --set width=32 --set heads=1 --set head=32 "
+         "--set mlp=64 --set batch=512 --set max_doc=64 --set val_tokens=256 "
+         "--set report_every=50").split()  # runs that have learned something: claims are judged
+
+
 def npy(shape, values):
     head = "{'descr': '<f4', 'fortran_order': False, 'shape': (%s,), }" % ", ".join(map(str, shape))
     head += " " * ((64 - (10 + len(head) + 1) % 64) % 64) + "\n"
@@ -47,8 +52,12 @@ def write_inputs(put, port):
 
 
 class Case:
-    def __init__(self, name, argv, needs="inputs", stdin=None, again=None, slow=False):
+    """slow: not among the samples of every day; measures: what it prints has times in it."""
+
+    def __init__(self, name, argv, needs="inputs", stdin=None, again=None, slow=False,
+                 measures=False):
         self.name, self.argv, self.needs, self.stdin = name, argv.split(), needs, stdin
+        self.stdout = "stdout of measurements" if measures else "stdout"
         self.again = self.argv if again is None else again.split()
         self.slow = slow
 
@@ -58,14 +67,17 @@ NEEDS = {  # directories with what was made before, by musec itself
     "run": [["train", "--out", "run"] + TINY],
     "half": [["train", "--out", "run"] + TINY + ["--time-limit", "1e-9"]],
     "sweep": [["sweep"] + SWEEP],
+    "paper": [["paper", "threshold", "--out", "paper", "--jobs", "1", "--omit-times"] + PAPER],
     "shards": [["tokenize", "texts.jsonl", "--tokenizer", "byte", "--out", "shards"]],
 }
 
-_tiny, _sweep = " ".join(TINY), " ".join(SWEEP)
+_tiny, _sweep, _paper = " ".join(TINY), " ".join(SWEEP), " ".join(PAPER)
 CASES = [
     Case("info", "info --no-peak --json"),
     Case("help", "train --help"),
     Case("completion", "completion bash"),
+    Case("completion-zsh", "completion zsh"),
+    Case("completion-fish", "completion fish"),
     Case("clip", "clip x.npy y.npy --op soft --threshold 0.5 --json"),
     Case("spectrum", "spectrum x.npy --json"),
     Case("spectrum-run", "spectrum run/checkpoint/step_00000006/model.safetensors --json", "run"),
@@ -93,12 +105,23 @@ CASES = [
     Case("report-png", "report sweep --out page.html --png png --omit-times", "sweep", slow=True),
     Case("watch", "watch sweep --once", "sweep"),
     Case("paper-list", "paper list --no-run --json", slow=True),
-    Case("paper-plan", "paper threshold --dry-run --json", slow=True),
+    Case("paper-plan", "paper threshold --dry-run --json"),
+    Case("paper-tables", "paper architecture --out out --omit-times --json"),
+    Case("paper-runs", "paper threshold --out out --jobs 1 --omit-times --json "
+                       + _paper.replace("steps=200", "steps=2"), slow=True),
+    Case("paper-page", "paper threshold --no-run --out paper --csv csv --omit-times --json "
+                       + _paper, "paper", slow=True),
+    Case("paper-verdict", "paper verdict --no-run --out paper --omit-times --json " + _paper,
+         "paper", slow=True),
+    Case("paper-theory", "paper theory --quick --seeds 1 --out out --json", slow=True,
+         measures=True),
     Case("theory", "theory params --delta 0.1 --steps 1000 --rank 2 --json"),
+    Case("theory-list", "theory run list --json"),
     Case("theory-run", "theory run quadratic --steps 200 --samples 4 --json"),
     Case("data-list", "data get --list --json"),
     Case("data-get", "data get tiny --sources sources.json --out got --retries 0 --quiet --json"),
-    Case("bench", "bench tokenize --quick --json", slow=True),
+    Case("bench", "bench ops --quick --repeats 1 --filter gemm --json", slow=True, measures=True),
+    Case("demo", "demo --steps 2 --jobs 1 --out demo --json", slow=True),
 ]
 
 

@@ -57,6 +57,7 @@ musec_status ms_cuda_status(ms_device *d, cudaError_t code, const char *what)
 {
     size_t left = 0, all = 0;
     if (code == cudaSuccess) return MUSEC_OK;
+    d->n_failures++;
     if (code == cudaErrorMemoryAllocation && cudaMemGetInfo(&left, &all) != cudaSuccess) all = 0;
     (void)cudaGetLastError(); /* else the next launch would report it; fatal errors persist */
     if (code == cudaErrorMemoryAllocation && all > 0)
@@ -68,6 +69,21 @@ musec_status ms_cuda_status(ms_device *d, cudaError_t code, const char *what)
     return ms_fail(&d->error, MUSEC_EDEVICE, "%s: %s: %s%s", d->name, what,
                    cudaGetErrorString(code),
                    is_lost(code) ? "; the device is lost to this program" : "");
+}
+
+musec_status ms_cuda_library_status(ms_device *d, bool full, const char *library, const char *what,
+                                    const char *said)
+{
+    const musec_status st   = full ? MUSEC_ENOMEM : MUSEC_EDEVICE;
+    size_t             left = 0, all = 0;
+    d->n_failures++;
+    if (cudaMemGetInfo(&left, &all) == cudaSuccess && all > 0)
+        return ms_fail(&d->error, st, "%s: %s: %s: %s%s; %.1f of %.1f GiB of memory are free",
+                       d->name, library, what, full ? "out of memory: " : "", said,
+                       (double)left / 0x1p30, (double)all / 0x1p30);
+    (void)cudaGetLastError(); /* else the next launch would report it */
+    return ms_fail(&d->error, st, "%s: %s: %s: %s%s", d->name, library, what,
+                   full ? "out of memory: " : "", said);
 }
 
 /* ---- memory and stream ----------------------------------------------------------------------- */

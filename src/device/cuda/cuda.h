@@ -83,6 +83,10 @@ void (*ms_cuda_driver_function(const char *name))(void);
 
 /* Returns MUSEC_OK, or reports "cuda: attention: an illegal memory access was encountered". */
 musec_status ms_cuda_status(ms_device *d, cudaError_t code, const char *what);
+/* Reports "cuda: cuSOLVER: starting: an internal error", and how much memory is free: libraries do
+ * not always say that it is memory that they lack.  `full`: this one does. */
+musec_status ms_cuda_library_status(ms_device *d, bool full, const char *library, const char *what,
+                                    const char *said);
 /* May a chip of this capability be used?  The message says what is needed. */
 musec_status ms_cuda_check_chip(ms_error *e, const char *chip, int capability);
 

@@ -46,10 +46,9 @@ static const char *const library_names[] = { "libcublasLt.so.13", "libcublasLt.s
 static musec_status lt_status(ms_device *d, const functions *lt, cublasStatus_t code,
                               const char *what)
 {
-    const bool full = code == CUBLAS_STATUS_ALLOC_FAILED;
     if (code == CUBLAS_STATUS_SUCCESS) return MUSEC_OK;
-    return ms_fail(&d->error, full ? MUSEC_ENOMEM : MUSEC_EDEVICE, "%s: cuBLASLt: %s: %s%s",
-                   d->name, what, full ? "out of memory: " : "", lt->cublasLtGetStatusString(code));
+    return ms_cuda_library_status(d, code == CUBLAS_STATUS_ALLOC_FAILED, "cuBLASLt", what,
+                                  lt->cublasLtGetStatusString(code));
 }
 
 static void version_of(const functions *lt, int v[3])

@@ -89,7 +89,7 @@ static const char *message_of(cusolverStatus_t code)
 {
     switch (code) {
     case CUSOLVER_STATUS_NOT_INITIALIZED: return "it is not initialised";
-    case CUSOLVER_STATUS_ALLOC_FAILED: return "out of memory";
+    case CUSOLVER_STATUS_ALLOC_FAILED: return "an allocation failed";
     case CUSOLVER_STATUS_INVALID_VALUE: return "such sizes are beyond it";
     case CUSOLVER_STATUS_ARCH_MISMATCH: return "it does not know this chip";
     case CUSOLVER_STATUS_EXECUTION_FAILED: return "its kernels failed (NaN in the matrix?)";
@@ -100,9 +100,14 @@ static const char *message_of(cusolverStatus_t code)
 
 static musec_status dn_status(ms_device *d, cusolverStatus_t code, const char *what)
 {
+    const bool beyond =
+        code == CUSOLVER_STATUS_INVALID_VALUE || code == CUSOLVER_STATUS_NOT_SUPPORTED;
+    char said[64];
     if (code == CUSOLVER_STATUS_SUCCESS) return MUSEC_OK;
-    return ms_fail(&d->error, code == CUSOLVER_STATUS_ALLOC_FAILED ? MUSEC_ENOMEM : MUSEC_EDEVICE,
-                   "%s: cuSOLVER: %s: %s (status %d)", d->name, what, message_of(code), (int)code);
+    snprintf(said, sizeof said, "%s (status %d)", message_of(code), (int)code);
+    if (beyond)
+        return ms_fail(&d->error, MUSEC_EDEVICE, "%s: cuSOLVER: %s: %s", d->name, what, said);
+    return ms_cuda_library_status(d, code == CUSOLVER_STATUS_ALLOC_FAILED, "cuSOLVER", what, said);
 }
 
 static musec_status open_library(ms_device *d, struct ms_cuda_solver *s)
