@@ -82,17 +82,23 @@ ms_device *check_open_cuda(void)
     return d;
 }
 
-uint64_t check_one_in(void)
+static bool has_cases; /* a test asked whether to run one */
+
+bool check_takes_number(uint64_t number, uint64_t first)
 {
-    const char    *text   = getenv("MUSEC_TEST_CASES");
-    const uint64_t one_in = text == NULL ? 1 : strtoull(text, NULL, 10);
-    return one_in > 0 ? one_in : 1;
+    const char *text  = getenv("MUSEC_TEST_CASES");
+    const char *slash = text == NULL ? NULL : strchr(text, '/');
+    uint64_t    n     = text == NULL ? 1 : strtoull(slash != NULL ? slash + 1 : text, NULL, 10);
+    if (slash != NULL) first = strtoull(text, NULL, 10) - 1;
+    has_cases = true;
+    if (n == 0) n = 1;
+    return number % n == first % n;
 }
 
 bool check_takes_case(void)
 {
     static uint64_t asked = 0;
-    return asked++ % check_one_in() == 0;
+    return check_takes_number(asked++, 0);
 }
 
 uint64_t check_seed(void)
@@ -164,6 +170,8 @@ int check_main(void)
     const int failed =
         _cmocka_run_group_tests("tests", tests, n_tests, run_set_up, group_tear_down);
     const int passed = group_is_set_up ? matches - failed - n_skipped_tests : 0;
+    if (has_cases && getenv("MUSEC_TEST_CASES") != NULL)
+        print_message("of the cases: %s\n", getenv("MUSEC_TEST_CASES"));
     print_message("%d passed, %d failed, %d skipped\n", passed > 0 ? passed : 0, failed,
                   n_skipped_tests + n_skipped_parts);
     if (failed > 0) return 1;

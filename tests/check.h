@@ -8,6 +8,7 @@
  *     MUSEC_TEST_FILTER=PATTERN  only tests whose names match the pattern of a shell
  *     MUSEC_TEST_DEVICE=KIND     only this device, in tests that run on each device
  *     MUSEC_TEST_CASES=N         one in N of the cases of tests that have many
+ *     MUSEC_TEST_CASES=K/N       piece K of N of them, from 1: all N pieces are all cases
  *     MUSEC_TEST_SEED=N          inputs drawn from seed N instead of 1; "random" draws the seed too
  *     MUSEC_TEST_LIST=1          no test; the names are printed */
 #ifndef MS_TESTS_CHECK_H
@@ -123,10 +124,11 @@ void check_take_16bit(ms_device *dev, ms_device_kind *kind);
 /* Opens a context on a GPU; where there is none, skips the running test with the reason. */
 ms_device *check_open_cuda(void);
 
-/* MUSEC_TEST_CASES: one of this many cases is to be run; 1 unless set. */
-uint64_t check_one_in(void);
+/* Is the case of this number to be run, by MUSEC_TEST_CASES?  One in N: the case `first`, and
+ * each that is a multiple of N away. */
+bool check_takes_number(uint64_t number, uint64_t first);
 
-/* True if the next case is one to run: the first is, and then one in MUSEC_TEST_CASES. */
+/* The same of the next case; the first is number 0. */
 bool check_takes_case(void);
 
 /* The seed of random inputs: 1 unless MUSEC_TEST_SEED says otherwise.  It is printed once. */

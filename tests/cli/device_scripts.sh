@@ -65,6 +65,13 @@ script 0 ./run_sanitizers
 prints '^soft_clip: not in this pack'
 check "one case in 24" grep -q 'on cuda, one in 24$' logs/memcheck/device_ops.one.log
 check "one case in 200" grep -q 'on cuda, one in 200$' logs/racecheck/device_ops.one.log
+# A piece of all cases: good_test has none, so it runs once a tool; device_ops_test has some.
+sed -i 's/^echo "\[  PASSED.*/&; [ -z "${MUSEC_TEST_CASES-}" ] || echo "of the cases: $MUSEC_TEST_CASES"/' device_ops_test
+script 0 ./run_sanitizers -j 2 --tool memcheck --piece 2/3 good device_ops
+prints '^memcheck good one 3/6: 0 errors' '^memcheck device_ops two 3/6: ' '^memcheck device_ops two 4/6: '
+prints '^9 clean, 0 failed, 0 stopped, 0 skipped'
+script 2 ./run_sanitizers --piece 4/3 good
+prints '^run_sanitizers: --piece needs K/N'
 echo racecheck two >sick
 script 1 ./run_sanitizers good
 prints '^racecheck good two: FAILED: 2 hazards, ' '^5 clean, 1 failed, 0 stopped, 0 skipped'
