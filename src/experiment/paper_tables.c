@@ -88,23 +88,28 @@ static void hardware_cell(const column *c, char *text)
 
 /* ---- a table over the presets ---------------------------------------------------------------- */
 
-/* A preset as the items run it: the first run of an item that every scale has. */
-static void read_column(const ms_paper *p, const ms_experiment *item, size_t index, column *out)
+/* A preset as the items run it: the first run of an item that every scale has.  The page is told
+ * where there is no memory for it. */
+static void read_column(const ms_paper *p, const ms_experiment *item, size_t index, ms_page *page,
+                        column *out)
 {
     ms_experiment_ask    ask  = { .scale = ms_preset_name(index, NULL) };
     ms_grid              grid = { 0 };
     ms_error             ignored;
     const ms_experiment *sweep;
+    musec_status         st;
 
     *out       = (column){ .preset = ask.scale };
     out->paper = json_object_get(json_object_get(item->file, "paper"), ask.scale);
-    if (ms_experiment_find(&ignored, &p->all, "threshold", &sweep) == MUSEC_OK &&
-        ms_experiment_runs(&ignored, &p->all, sweep, &ask, &grid) == MUSEC_OK && grid.n > 0) {
-        out->cfg = grid.at[0].config;
-        out->known =
-            ms_schedule_make(&ignored, &out->cfg, &out->schedule) == MUSEC_OK &&
-            ms_gpt_measure(&ignored, &out->cfg.model, MUSEC_F32, 1, 1, &out->sizes) == MUSEC_OK;
-    }
+    TRY(ms_experiment_find(&ignored, &p->all, "threshold", &sweep));
+    TRY(ms_experiment_runs(&ignored, &p->all, sweep, &ask, &grid));
+    if (grid.n == 0) goto done;
+    out->cfg = grid.at[0].config;
+    TRY(ms_schedule_make(&ignored, &out->cfg, &out->schedule));
+    TRY(ms_gpt_measure(&ignored, &out->cfg.model, MUSEC_F32, 1, 1, &out->sizes));
+    out->known = true;
+done:
+    if (st == MUSEC_ENOMEM) page->out_of_memory = true;
     ms_grid_free(&grid);
 }
 
@@ -118,7 +123,7 @@ static void add_presets(const ms_paper *p, const ms_experiment *item, const char
 
     ms_table_add(&table, "%s", "");
     for (size_t i = 0; i < PRESETS; i++) {
-        read_column(p, item, i, &columns[i]);
+        read_column(p, item, i, page, &columns[i]);
         ms_table_add(&table, "%s", columns[i].preset);
         if (columns[i].paper != NULL) ms_table_add(&table, "%s, paper", columns[i].preset);
     }

@@ -295,7 +295,7 @@ static musec_status read_log(ms_error *e, ms_runset *set, const char *dir, ms_ru
     ms_sha256_init(&sha);
     TRY(ms_path_join(e, dir, "log.jsonl", path));
     TRY(ms_file_open_read(e, path, &f));
-    while ((n = getline(&text, &capacity, f)) >= 0) {
+    while (errno = 0, (n = getline(&text, &capacity, f)) >= 0 && !ferror(f)) {
         ms_json_problem why;
         json_t         *root = NULL;
         st                   = ms_json_parse(text, (size_t)n, MS_JSON_ANY_NAMES, &why, &root);
@@ -314,7 +314,7 @@ static musec_status read_log(ms_error *e, ms_runset *set, const char *dir, ms_ru
         json_decref(root);
         if (st != MUSEC_OK) goto done;
     }
-    if (!feof(f)) /* getline() fails without memory, too */
+    if (ferror(f) || !feof(f)) /* it may have part of a line, and fails without memory, too */
         TRY(ms_fail(e, errno == ENOMEM ? MUSEC_ENOMEM : MUSEC_EIO, "%s: %s", path,
                     strerror(errno)));
     TRY(check_log(e, run, path, bytes, &sha));
