@@ -32,14 +32,16 @@ int ms_process_run(const char *const *argv, const char *out, const char *err)
 {
     posix_spawn_file_actions_t actions;
     pid_t                      child  = 0;
-    int                        status = 0, failed;
+    int                        status = 0, failed = posix_spawn_file_actions_init(&actions);
 
-    if (posix_spawn_file_actions_init(&actions) != 0) return MS_NOT_RUN;
-    failed = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0) ||
-             redirect(&actions, STDOUT_FILENO, out) || redirect(&actions, STDERR_FILENO, err) ||
-             posix_spawnp(&child, argv[0], &actions, NULL, (char *const *)argv, environ);
+    if (failed != 0) return failed == ENOMEM ? MS_NO_MEMORY : MS_NOT_RUN;
+    failed = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    if (failed == 0) failed = redirect(&actions, STDOUT_FILENO, out);
+    if (failed == 0) failed = redirect(&actions, STDERR_FILENO, err);
+    if (failed == 0)
+        failed = posix_spawnp(&child, argv[0], &actions, NULL, (char *const *)argv, environ);
     posix_spawn_file_actions_destroy(&actions);
-    if (failed) return MS_NOT_RUN;
+    if (failed != 0) return failed == ENOMEM ? MS_NO_MEMORY : MS_NOT_RUN;
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR) return MS_KILLED;
     if (!WIFEXITED(status)) return MS_KILLED;

@@ -73,9 +73,10 @@ musec_status ms_paper_make_runs(ms_error *e, ms_paper *p, ms_paper_item *item)
     musec_status st = MUSEC_OK;
 
     if (item->grid.n == 0 || p->args->no_run) return MUSEC_OK;
-    if (ms_paper_finished(item) == item->grid.n) return MUSEC_OK;
-    TRY(check_data(e, p, item));
-    TRY(announce(e, p, item));
+    if (ms_paper_finished(item) < item->grid.n) { /* else it cleans up after one that died */
+        TRY(check_data(e, p, item));
+        TRY(announce(e, p, item));
+    }
     TRY(ms_sweep_run_all(e, &item->sweep, item->runs));
 done:
     return st;

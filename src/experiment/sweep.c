@@ -437,12 +437,15 @@ static void describe_failure(const char *path, int code, char message[LINE_BYTES
 {
     FILE *f = fopen(path, "r");
     char  text[LINE_BYTES - 16];
+    bool  begins = true;
 
     snprintf(message, LINE_BYTES, "with exit code %d", code);
     if (code > MS_POOL_SIGNAL) snprintf(message, LINE_BYTES, "by signal %d", code - MS_POOL_SIGNAL);
-    while (f != NULL && fgets(text, sizeof text, f) != NULL && code <= MS_POOL_SIGNAL)
-        if (text[0] != '\n')
+    while (f != NULL && fgets(text, sizeof text, f) != NULL && code <= MS_POOL_SIGNAL) {
+        if (begins && text[0] != '\n') /* of a long line the beginning: it has the reason */
             snprintf(message, LINE_BYTES, "with \"%.*s\"", (int)strcspn(text, "\n"), text);
+        begins = strchr(text, '\n') != NULL;
+    }
     if (f != NULL) fclose(f);
 }
 

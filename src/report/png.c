@@ -24,7 +24,9 @@ static musec_status missing(ms_error *e)
 musec_status ms_png_ready(ms_error *e)
 {
     static const char *const argv[] = { "rsvg-convert", "--version", NULL };
-    return ms_process_run(argv, "/dev/null", "/dev/null") == 0 ? MUSEC_OK : missing(e);
+    const int                code   = ms_process_run(argv, "/dev/null", "/dev/null");
+    if (code == MS_NO_MEMORY) return ms_no_memory(e, "rsvg-convert");
+    return code == 0 ? MUSEC_OK : missing(e);
 }
 
 static musec_status write_svg(ms_error *e, const ms_figure *figure, const char *path)
@@ -54,6 +56,7 @@ static musec_status convert(ms_error *e, const char *svg, const char *png)
     const char *const argv[] = { "rsvg-convert", "--output", png, svg, NULL };
     const int         code   = ms_process_run(argv, NULL, NULL);
 
+    if (code == MS_NO_MEMORY) return ms_no_memory(e, "rsvg-convert");
     if (code == MS_NOT_RUN) return missing(e);
     if (code == MS_KILLED) return ms_fail(e, MUSEC_EIO, "rsvg-convert was interrupted");
     if (code != 0)
