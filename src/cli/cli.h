@@ -43,6 +43,7 @@ const ms_cli_command *ms_cli_command_at(size_t index);
     X(spectrum)               \
     X(replay)                 \
     X(bench)                  \
+    X(plan)                   \
     X(info)                   \
     X(completion)
 #define MS_CLI_PARTS(X) \
