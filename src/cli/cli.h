@@ -12,7 +12,7 @@
 #include "core/json_file.h"
 #include "core/options.h"
 
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DIVERGED = 3 };
 
 typedef struct ms_cli_command {
     const char *name;
