@@ -71,7 +71,7 @@ static musec_status print_steps(ms_error *e, const ms_scaling_plan *p, FILE *to)
                      "step ms\ttokens/s\tefficiency\tmemory GiB");
     for (size_t i = 0; i < p->n_rows; i++) {
         const ms_scaling_row *r = &p->row[i];
-        ms_table_row(&t, "%lld\t%lld\t%lld\t%lld\t%.4g\t%.3g\t%.3g\t%.4g\t%.4g\t%.4g\t%.3f\t%.2f",
+        ms_table_row(&t, "%lld\t%lld\t%lld\t%lld\t%.4g\t%.3g\t%.3g\t%.4g\t%.4g\t%.4g\t%.3g\t%.2f",
                      (long long)r->ranks, (long long)r->batch, (long long)r->passes,
                      (long long)r->tokens, r->compute_ms, r->read_ms, r->optim_ms,
                      r->grad_ms + r->weight_ms + r->agree_ms, r->step_ms, r->tokens_s,
