@@ -12,7 +12,7 @@
 #include "core/json_file.h"
 #include "core/options.h"
 
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DIVERGED = 3 };
 
 typedef struct ms_cli_command {
     const char *name;
@@ -43,6 +43,7 @@ const ms_cli_command *ms_cli_command_at(size_t index);
     X(spectrum)               \
     X(replay)                 \
     X(bench)                  \
+    X(plan)                   \
     X(info)                   \
     X(completion)
 #define MS_CLI_PARTS(X) \

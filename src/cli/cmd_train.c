@@ -75,7 +75,7 @@ static const char details[] =
     "--explain shows what applies.  --learning-rate is --lr; whole numbers may be written 1e3.\n"
     "The run directory gets config.json, log.jsonl, TensorBoard events, summary.json and\n"
     "checkpoints (docs/formats.md).  A run that diverges or stalls is a result: the\n"
-    "summary says why.\n"
+    "summary says why.  Several ranks exit with 3 if the run has diverged.\n"
     "A resumed run needs the data that it began with, and a checkpoint if it has ended.\n\n"
     "Optimizers:\n";
 static const char example[] =
@@ -485,6 +485,11 @@ static musec_status run(ms_error *e, const struct args *a, const ms_train_config
         ms_log_say(&log, MS_LOG_NORMAL, "interrupted; go on with: musec train --resume %s", out);
     }
     if (speaks) TRY(print_summary(e, a, out, &summary));
+    if (comm->size > 1 && strcmp(summary.status, "diverged") == 0) {
+        *code = EXIT_DIVERGED; /* a launcher knows a job by its status */
+        (void)fflush(stdout);  /* it may end rank 0 once another rank has returned this; main
+                                * reports a failure */
+    }
 done:
     ms_log_end(&log);
     ms_train_close(t);

@@ -31,7 +31,7 @@ static const char start[] =
     "  musec train --out runs/first           train a small GPT, in seconds\n"
     "  musec sample runs/first --prompt The   see what it writes\n\n"
     "musec SUBCOMMAND --help says more.  Exit status: 0 done, 1 failed, 2 wrong usage,\n"
-    "128 + N ended early by signal N (130: Ctrl-C).\n";
+    "3 a run on several ranks has diverged, 128 + N ended early by signal N (130: Ctrl-C).\n";
 
 const ms_cli_command *ms_cli_command_at(size_t index)
 {

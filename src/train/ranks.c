@@ -64,9 +64,7 @@ done:
 
 /* ---- costs ----------------------------------------------------------------------------------- */
 
-/* Milliseconds of a step of one such parameter: the second one of an optimizer that has no other,
- * as the first takes memory. */
-static musec_status measure_step(ms_error *e, const ms_train *t, const ms_gpt_tensor *p, double *ms)
+musec_status ms_train_time_step(ms_error *e, const ms_train *t, const ms_gpt_tensor *p, double *ms)
 {
     ms_device         *d         = t->ctx;
     musec_optim_config cfg       = t->cfg.optim;
@@ -133,7 +131,7 @@ static musec_status measure_costs(ms_error *e, const ms_train *t, double *cost, 
         else if (is_split(p))
             cost[i] = 0.0;
         else if (c->rank == 0)
-            TRY(measure_step(e, t, p, &cost[i]));
+            TRY(ms_train_time_step(e, t, p, &cost[i]));
     }
     TRY(ms_comm_check(e, c, c->ops->broadcast(c, cost, (int64_t)(n * sizeof *cost), 0)));
 done:

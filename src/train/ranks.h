@@ -23,6 +23,10 @@ static inline ms_comm *ms_comm_of(const ms_train_setup *setup)
 musec_status ms_deal(ms_error *e, const double *cost, const int *kind, size_t n, int size,
                      int *owner);
 
+/* Milliseconds of a step of one such parameter: the second one of an optimizer that has no other,
+ * as the first takes memory. */
+musec_status ms_train_time_step(ms_error *e, const ms_train *t, const ms_gpt_tensor *p, double *ms);
+
 /* Chooses the owners of the model's parameters by what a step of each costs here, measured on rank
  * 0.  *out: by parameter, to be freed; NULL for a run on one rank.  Embedding and head, which are
  * updated element by element, are split. */

@@ -208,6 +208,8 @@ row 1 'musec replay: steps.npy: gradients of 2x2 do not fit the weight of 3x1 in
 # this machine
 row 2 'musec bench: there is nothing called "opps" to time, only ops|step|train|tokenize|accuracy; did you mean "ops"? (see musec bench --help)' \
     bench opps
+row 1 'musec plan: give the network by --link-gbps and --latency-us, or start the command by mpirun on two ranks or more, which measure it' \
+    plan --chip h200 --preset small
 row 1 'musec info: there is no device "cpuu"; this build has ...; did you mean "cpu"?' info --device cpuu
 row 2 'musec completion: the shells are bash, zsh and fish, not "powershell"; see musec completion --help' \
     completion powershell

@@ -78,6 +78,7 @@ CASES = [
     Case("completion", "completion bash"),
     Case("completion-zsh", "completion zsh"),
     Case("completion-fish", "completion fish"),
+    Case("plan", "plan --preset nano --chip h200 --gpus 1,8,64 --link-gbps 100 --json"),
     Case("clip", "clip x.npy y.npy --op soft --threshold 0.5 --json"),
     Case("spectrum", "spectrum x.npy --json"),
     Case("spectrum-run", "spectrum run/checkpoint/step_00000006/model.safetensors --json", "run"),
