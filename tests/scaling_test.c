@@ -318,14 +318,20 @@ TEST(a_chip_has_its_presets_rates)
 typedef struct counter {
     ms_comm base;
     double  sent, received;
+    size_t  heard; /* broadcasts */
 } counter;
 
-static char   told[1 << 12]; /* what rank 0 has broadcast: the costs of parameters */
-static size_t told_bytes;
+enum { BROADCASTS = 8 };
+static struct {
+    char   data[1 << 12];
+    size_t bytes;
+} told[BROADCASTS]; /* what rank 0 has broadcast; the last are the costs of parameters */
+static size_t n_told;
 
-static musec_status count_pass(ms_comm *c, const ms_comm_transfer *list, size_t n)
+static musec_status count_pass(ms_comm *c, ms_device *d, const ms_comm_transfer *list, size_t n)
 {
     counter *k = (counter *)c;
+    (void)d;
     for (size_t i = 0; i < n; i++) {
         if (list[i].from == list[i].to) continue;
         if (list[i].from == c->rank) k->sent += (double)list[i].bytes;
@@ -334,9 +340,10 @@ static musec_status count_pass(ms_comm *c, const ms_comm_transfer *list, size_t 
     return MUSEC_OK;
 }
 
-static musec_status count_pieces(ms_comm *c, const ms_comm_piece *pieces, size_t n)
+static musec_status count_pieces(ms_comm *c, ms_device *d, const ms_comm_piece *pieces, size_t n)
 {
     counter *k = (counter *)c;
+    (void)d;
     for (size_t i = 0; i < n; i++) /* what it does not own comes here once */
         if (pieces[i].owner != c->rank) k->received += 4.0 * (double)pieces[i].n;
     return MUSEC_OK;
@@ -350,12 +357,15 @@ static musec_status no_reduction(ms_comm *c, ms_comm_reduction op, double *x, in
 
 static musec_status tell(ms_comm *c, void *data, int64_t bytes, int from)
 {
-    (void)from;
-    CHECK((size_t)bytes <= sizeof told, "%lld bytes", (long long)bytes);
-    if (c->rank == 0)
-        memcpy(told, data, told_bytes = (size_t)bytes);
-    else
-        memcpy(data, told, (size_t)bytes);
+    const size_t at = ((counter *)c)->heard++;
+    CHECK(from == 0 && at < BROADCASTS && (size_t)bytes <= sizeof told[at].data, "%zu: %lld bytes",
+          at, (long long)bytes);
+    if (c->rank == 0) {
+        memcpy(told[at].data, data, told[at].bytes = (size_t)bytes);
+        n_told = at + 1;
+    } else {
+        memcpy(data, told[at].data, (size_t)bytes);
+    }
     return MUSEC_OK;
 }
 
@@ -377,7 +387,7 @@ static void send_as(int rank, int size, ms_train_config cfg, double *grads, doub
     k.sent = k.received = 0.0;
     for (int64_t i = 0; i < cfg.micro_batches && cfg.deterministic; i += size)
         CHECK_OK_ERR(&e, ms_sums_add(&e, &t, i, cfg.micro_batches));
-    if (!cfg.deterministic) (void)k.base.ops->reduce(&k.base, t.grad_pieces, t.n_pieces);
+    if (!cfg.deterministic) (void)k.base.ops->reduce(&k.base, t.ctx, t.grad_pieces, t.n_pieces);
     *grads = fmax(*grads, fmax(k.sent, k.received));
     k.sent = k.received = 0.0;
     CHECK_OK_ERR(&e, ms_train_gather_weights(&e, &t));
@@ -399,8 +409,8 @@ static void check_bytes(const char *deterministic, int size, int micro)
     for (int r = 0; r < size; r++)
         send_as(r, size, cfg, &grads, &weights);
     CHECK_OK_ERR(&e, ms_scaling_list(&e, &cfg, &job, &list));
-    CHECK(told_bytes == job.n_params * sizeof *costs, "%zu bytes", told_bytes);
-    memcpy(costs, told, told_bytes);
+    CHECK(told[n_told - 1].bytes == job.n_params * sizeof *costs, "%zu", told[n_told - 1].bytes);
+    memcpy(costs, told[n_told - 1].data, told[n_told - 1].bytes);
     for (size_t i = 0; i < job.n_params; i++)
         list[i].ms = costs[i];
     job.model              = &cfg.model;

@@ -50,11 +50,26 @@ typedef struct subject { /* an optimizer and its memory */
     musec_optim *opt;
     float        weight[N][MOST], grad[N][MOST];
     musec_view   grads[N]; /* as this rank hands them over */
+    size_t       batch[N];
 } subject;
 
 static musec_view view_of(float *data, size_t i)
 {
     return musec_view_dense(data, MUSEC_F32, 1, params[i].rows, params[i].cols);
+}
+
+static musec_param param_of(subject *s, size_t i)
+{
+    return (musec_param){ .name   = params[i].name,
+                          .role   = params[i].role,
+                          .weight = view_of(s->weight[i], i) };
+}
+
+/* Those that belong together have the owner of the first of them. */
+static int owner_of(const subject *s, size_t i, int size)
+{
+    const int owner = params[s->batch[i]].owner;
+    return owner == MS_SPLIT ? MS_SPLIT : owner % size;
 }
 
 static void draw(ms_device *dev, subject *s, int64_t step)
@@ -70,18 +85,24 @@ static subject *make(ms_device *dev, ms_comm *c, const char *name, const char *k
                      const char *value)
 {
     subject           *s = check_alloc(sizeof *s);
+    musec_optim       *whole;
     musec_optim_config cfg;
     CHECK(musec_optim_config_init(&cfg, sizeof cfg, name) == MUSEC_OK, "%s", name);
+    cfg.operands = MUSEC_F32;
     if (key != NULL) CHECK(musec_optim_config_set(&cfg, key, value) == MUSEC_OK, "%s", key);
-    cfg.operands     = MUSEC_F32;
     cfg.report_every = 2;
+    CHECK_OK(dev, musec_optim_create(&whole, dev, &cfg));
     CHECK_OK(dev, musec_optim_create(&s->opt, dev, &cfg));
     for (size_t i = 0; i < N; i++) {
-        const musec_view  w     = view_of(s->weight[i], i);
-        const musec_param param = { .name = params[i].name, .role = params[i].role, .weight = w };
-        const int owner = params[i].owner == MS_SPLIT ? MS_SPLIT : params[i].owner % c->size;
-        CHECK_OK(dev, dev->ops->normal(dev, 7 + i, 0.0, 1.0, ms_mat_of(w)));
-        CHECK_OK(dev, ms_optim_add_share(s->opt, c, &param, owner, NULL));
+        const musec_param param = param_of(s, i);
+        CHECK_OK(dev, dev->ops->normal(dev, 7 + i, 0.0, 1.0, ms_mat_of(param.weight)));
+        CHECK_OK(dev, musec_optim_add(whole, &param, NULL));
+    }
+    CHECK_OK(dev, ms_optim_batches(whole, s->batch));
+    musec_optim_destroy(whole);
+    for (size_t i = 0; i < N; i++) {
+        const musec_param param = param_of(s, i);
+        CHECK_OK(dev, ms_optim_add_share(s->opt, c, &param, owner_of(s, i, c->size), NULL));
     }
     draw(dev, s, 0);
     return s;
@@ -104,8 +125,8 @@ static void gather_weights(subject *s)
                 split ? ms_share_first(params[i].rows, r + 1, comm->size) : params[i].rows;
             const ms_comm_piece piece = { s->weight[i] + first * params[i].cols,
                                           (end - first) * params[i].cols, MUSEC_F32, r };
-            if (split || params[i].owner % comm->size == r)
-                CHECK_OK(comm, comm->ops->gather(comm, &piece, 1));
+            if (split || owner_of(s, i, comm->size) == r)
+                CHECK_OK(comm, comm->ops->gather(comm, NULL, &piece, 1));
         }
 }
 
@@ -186,6 +207,9 @@ TEST(every_optimizer_takes_the_same_steps)
     check_kind(dev, "soft-musec", "momentum-dtype", "bf16");
     check_kind(dev, "soft-musec", "threshold", "quantile:0.8");
     check_kind(dev, "sgdm", "avg-steps", "2");
+    check_kind(dev, "soft-musec", "operands", "bf16");
+    check_kind(dev, "spectra", "operands", "f16");
+    check_kind(dev, "muon", "operands", "f16");
     musec_ctx_destroy(dev);
 }
 
@@ -225,10 +249,10 @@ TEST(what_ranks_cannot_share_is_refused)
     if (comm->size == 1) SKIP("one rank shares nothing; mpirun runs this test on several");
     dev = check_open("cpu");
     CHECK(musec_optim_config_init(&cfg, sizeof cfg, "muon") == MUSEC_OK, "muon");
-    cfg.operands = MUSEC_BF16;
+    cfg.nonfinite = MUSEC_NONFINITE_DEFER;
     CHECK_OK(dev, musec_optim_create(&opt, dev, &cfg));
     CHECK_FAILS(&dev->error, ms_optim_add_share(opt, comm, &param, 0, NULL), MUSEC_ENOTSUP,
-                "operands");
+                "defer");
     musec_optim_destroy(opt);
     musec_ctx_destroy(dev);
 }

@@ -24,7 +24,7 @@ find_libraries() {
     local dirs name dir
     dirs=$(python3 -c 'import glob, nvidia
 for place in nvidia.__path__: print("\n".join(glob.glob(place + "/*/lib")))' 2>/dev/null) || return 0
-    for name in libcublasLt libcusolver libcudnn; do
+    for name in libcublasLt libcusolver libcudnn libnccl; do
         ldconfig -p 2>/dev/null | grep "$name\.so" >/dev/null && continue
         compgen -G "/usr/local/cuda/lib64/$name.so*" >/dev/null && continue
         for dir in $dirs; do

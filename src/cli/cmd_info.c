@@ -257,7 +257,9 @@ struct facts {
     int                threads;
     bool               has_mpi;
     char               mpi[DESCRIPTION]; /* which one, or why there is none */
-    const char        *measured_on;      /* NULL: not measured */
+    bool               has_nccl;
+    char               nccl[DESCRIPTION];
+    const char        *measured_on; /* NULL: not measured */
     const struct peak *peak;
 };
 
@@ -301,6 +303,8 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
     VERSION("libcurl", ms_http_version(),
             "absent; for data get install libcurl4-openssl-dev and build again");
     ROW("mpi", "%s%s", facts->has_mpi ? "" : "absent; for training on several ranks: ", facts->mpi);
+    ROW("nccl", "%s%s",
+        facts->has_nccl ? "" : "absent; for training on several GPUs: ", facts->nccl);
     for (size_t i = 0; i < COUNT(programs); i++) {
         if (find_program(programs[i].program, path, sizeof path))
             ROW("program", "%s: %s", programs[i].program, path);
@@ -383,8 +387,9 @@ static musec_status print_json(ms_error *error, const struct facts *facts)
     for (size_t i = 0; ms_unpack_library_at(i, &library); i++)
         ms_json_set(&libraries, library.name,
                     library.version != NULL ? ms_json_string(library.version) : json_null());
-    ms_json_add(&libraries, "libmicrohttpd=%s libcurl=%s mpi=%s", ms_watch_server_version(),
-                ms_http_version(), facts->has_mpi ? facts->mpi : NULL);
+    ms_json_add(&libraries, "libmicrohttpd=%s libcurl=%s mpi=%s nccl=%s", ms_watch_server_version(),
+                ms_http_version(), facts->has_mpi ? facts->mpi : NULL,
+                facts->has_nccl ? facts->nccl : NULL);
     ms_json_add(&root,
                 "version=%s build=%s devices=%p threads=%lld libraries=%p programs=%p peak=%p",
                 musec_version(), build_text, (void *)devices_json(), (long long)facts->threads,
@@ -401,6 +406,7 @@ static musec_status run(ms_error *error, const struct args *a)
 
     ms_device_cpu_describe(NULL, facts.blas, sizeof facts.blas);
     TRY(ms_comm_mpi_describe(error, facts.mpi, sizeof facts.mpi, &facts.has_mpi));
+    ms_comm_nccl_describe(facts.nccl, sizeof facts.nccl, &facts.has_nccl);
     if (a->device != NULL)
         TRY(ms_cli_open(error, a->device, &ctx));
     else /* the rows of the devices have the reasons */

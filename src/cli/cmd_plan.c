@@ -370,6 +370,12 @@ static void on_abort(void *arg, const char *why)
     (void)ms_cli_fail(arg, &error);
 }
 
+static void quit(void *unused)
+{
+    (void)unused;
+    _Exit(EXIT_FAILED);
+}
+
 int cmd_plan(int argc, char **argv)
 {
     const ms_command      *cmd = plan_command();
@@ -389,7 +395,7 @@ int cmd_plan(int argc, char **argv)
 
     if (n < 0) return ms_cli_parsed(n);
     if (check_usage(cmd, &a, &p) != EXIT_OK) return EXIT_USAGE;
-    const ms_comm_setup setup = { a.comm != NULL ? a.comm : "auto", on_abort, (void *)cmd };
+    const ms_comm_setup setup = { a.comm != NULL ? a.comm : "auto", on_abort, quit, (void *)cmd };
     st                        = ms_comm_open(&e, &setup, &comm);
     if (st == MUSEC_OK) {
         st = plan(&e, &a, comm, &p);

@@ -57,8 +57,9 @@ static const ms_option before[] = {
     { "set", MS_OPT_LIST, AT(set), "FIELD=VALUE",
       "set any field by its name in config.json; may be repeated" },
     { "comm", MS_OPT_CHOICE, AT(comm), ms_comm_choices,
-      "how several processes train one model: auto is mpi where mpirun, srun or the like have "
-      "started them [auto]" },
+      "how several processes train one model, where mpirun, srun or the like have started them: "
+      "auto is MPI, with NCCL among GPUs where each process has one, or NCCL alone where "
+      "MASTER_ADDR is set; tcp needs neither [auto]" },
     { "config", MS_OPT_STR, AT(config), "FILE",
       "start from the config.json of another run instead of a preset [none]" },
     { "quiet", MS_OPT_FLAG, AT(quiet), NULL, "print no progress" },
@@ -453,16 +454,17 @@ static musec_status run(ms_error *e, const struct args *a, const ms_train_config
     ms_log          log      = ms_log_open(stderr, quiet ? MS_LOG_QUIET : MS_LOG_NORMAL);
     struct progress progress = { .config = cfg, .log = &log };
     char *const     out      = progress.out;
-    ms_train_setup  setup    = { .config  = *cfg,
-                                 .out     = out,
-                                 .resume  = a->resume != NULL,
-                                 .began   = ms_process_start_ms(),
-                                 .comm    = comm,
-                                 .log     = speaks ? &log : NULL,
-                                 .stop    = stop_request,
-                                 .on_open = speaks ? on_open : NULL,
-                                 .on_step = speaks ? on_step : NULL,
-                                 .arg     = &progress };
+    ms_train_setup  setup    = { .config    = *cfg,
+                                 .out       = out,
+                                 .resume    = a->resume != NULL,
+                                 .began     = ms_process_start_ms(),
+                                 .comm      = comm,
+                                 .comm_kind = a->comm,
+                                 .log       = speaks ? &log : NULL,
+                                 .stop      = stop_request,
+                                 .on_open   = speaks ? on_open : NULL,
+                                 .on_step   = speaks ? on_step : NULL,
+                                 .arg       = &progress };
     ms_train       *t        = NULL;
     ms_summary      summary;
     musec_status    st;
@@ -506,6 +508,13 @@ static void on_abort(void *arg, const char *why)
     (void)ms_cli_fail(cmd, &error);
 }
 
+/* Other threads may be in the midst of something: nothing is tidied up. */
+static void quit(void *unused)
+{
+    (void)unused;
+    _Exit(EXIT_FAILED);
+}
+
 /* Decides, for all ranks, whether --resume auto goes on with a run. */
 static musec_status find_begun(ms_error *e, struct args *a, ms_comm *comm)
 {
@@ -540,7 +549,7 @@ done:
 /* Trains on the ranks of this job; a failure of one of several ends the job, and this process. */
 static int train_on_ranks(const ms_command *cmd, struct args *a, ms_error *e)
 {
-    const ms_comm_setup setup = { a->comm != NULL ? a->comm : "auto", on_abort, (void *)cmd };
+    const ms_comm_setup setup = { a->comm != NULL ? a->comm : "auto", on_abort, quit, (void *)cmd };
     ms_comm            *comm  = NULL;
     int                 code  = EXIT_OK;
     musec_status        st    = ms_comm_open(e, &setup, &comm);

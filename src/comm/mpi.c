@@ -10,8 +10,8 @@
  *
  * Every rank sends a beat to the next one, in a ring, from a thread of its own that does nothing
  * else: it beats while the rank computes, and no longer when it has died or was stopped.  A rank
- * that hears no beat for LIMIT of its own pauses ends the job.  Pauses are counted, not seconds: a
- * whole job that was suspended for an hour goes on.
+ * that hears no beat for MS_BEAT_LIMIT of its own pauses ends the job.  Pauses are counted, not
+ * seconds: a whole job that was suspended for an hour goes on.
  *
  * To end the job a rank sends its reason to rank 0, which tells it to its user and calls MPI_Abort;
  * so there is one reason, however many ranks have one.  If that does not come to pass, since rank 0
@@ -27,7 +27,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "comm/comm.h"
@@ -37,13 +36,9 @@
 #include "core/thread.h"
 
 enum {
-    BEAT_MS   = 500,
-    LIMIT     = 40,   /* pauses of BEAT_MS without a beat: 20 s */
-    GRACE     = 10,   /* of them that rank 0 has to end the job */
-    LATE_MS   = 2500, /* between two beats of a rank that was stopped, or nearly so */
-    WINDOW    = 32,   /* calls begun at a time */
-    SPINS     = 64,   /* tests before the first pause */
-    MAX_PAUSE = 1000  /* us */
+    WINDOW    = 32, /* calls begun at a time */
+    SPIN_MS   = 20, /* of tests without a pause, which let others run */
+    MAX_PAUSE = 100 /* us; MPI moves large messages on piece by piece, while it is called */
 };
 
 #define CHUNK ((int64_t)1 << 26) /* bytes of one call: counts of MPI are ints */
@@ -61,12 +56,6 @@ typedef struct mpi_comm {
     int                  end[2];  /* a pipe: closed for writing when the job has ended well */
     atomic_bool          ending;
 } mpi_comm;
-
-static void pause_us(long us)
-{
-    const struct timespec time = { us / 1000000, us % 1000000 * 1000 };
-    (void)nanosleep(&time, NULL);
-}
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
@@ -186,17 +175,18 @@ static musec_status test_all(mpi_comm *m, calls *all, const char *what, int *lef
 
 static musec_status finish_calls(mpi_comm *m, calls *all, const char *what)
 {
+    const double spun = ms_clock_ms() + SPIN_MS;
     long         us   = 10;
     int          left = 0;
     musec_status st   = MUSEC_OK;
 
-    for (int64_t i = 0;; i++) {
+    for (;;) {
         TRY(test_all(m, all, what, &left));
         if (left == 0) break;
-        if (i < SPINS) {
+        if (ms_clock_ms() < spun) {
             (void)sched_yield();
         } else {
-            pause_us(us);
+            ms_clock_pause_us(us);
             us = us < MAX_PAUSE ? 2 * us : us;
         }
     }
@@ -219,7 +209,7 @@ done:
 /* ---- operations ------------------------------------------------------------------------------ */
 
 /* n elements of `each` bytes from `data` on, and what to do with a chunk of them. */
-typedef enum work_kind { REDUCE, BROADCAST, SUM_ALL, MAX_ALL, SEND, RECEIVE } work_kind;
+typedef enum work_kind { BROADCAST, SUM_ALL, MAX_ALL, SEND, RECEIVE } work_kind;
 
 typedef struct work {
     work_kind   kind;
@@ -230,15 +220,13 @@ typedef struct work {
     int         peer;
 } work;
 
-static const char *const work_names[] = { "reduce",         "broadcast", "sum",
-                                          "find a maximum", "send",      "receive" };
+static const char *const work_names[] = { "broadcast", "sum", "find a maximum", "send", "receive" };
 
 static int begin(mpi_comm *m, const work *w, char *data, int n, ms_mpi_request *r)
 {
     const ms_mpi_plugin *p     = m->p;
     const int            bytes = (int)(n * w->each);
     switch (w->kind) {
-    case REDUCE: return p->reduce(data, n, w->type, w->peer, r);
     case BROADCAST: return p->broadcast(data, bytes, w->peer, r);
     case SUM_ALL: return p->all_reduce(data, n, w->type, MS_MPI_SUM, r);
     case MAX_ALL: return p->all_reduce(data, n, w->type, MS_MPI_MAX, r);
@@ -269,34 +257,18 @@ done:
     return st;
 }
 
-static musec_status mpi_reduce(ms_comm *c, const ms_comm_piece *pieces, size_t n)
+static musec_status mpi_reduce(ms_comm *c, ms_device *d, const ms_comm_piece *pieces, size_t n)
 {
-    calls        all = { .n = 0 };
-    musec_status st  = MUSEC_OK;
-
-    for (size_t i = 0; i < n; i++) {
-        const ms_comm_piece *p = &pieces[i];
-        if (p->dtype != MUSEC_F32 && p->dtype != MUSEC_F64)
-            TRY(ms_fail(&c->error, MUSEC_ENOTSUP, "MPI does not sum numbers in %s",
-                        ms_dtype_name(p->dtype)));
-        TRY(add_work(of(c), &all,
-                     &(work){ .kind = REDUCE,
-                              .data = p->data,
-                              .n    = p->n,
-                              .each = (int64_t)ms_dtype_bytes(p->dtype),
-                              .type = p->dtype == MUSEC_F32 ? MS_MPI_F32 : MS_MPI_F64,
-                              .peer = p->owner }));
-    }
-    TRY(finish_calls(of(c), &all, "reduce"));
-done:
-    return st;
+    return ms_comm_is_apart(d) ? ms_stage_reduce(c, d, pieces, n)
+                               : ms_comm_sum_by_passing(c, pieces, n);
 }
 
-static musec_status mpi_gather(ms_comm *c, const ms_comm_piece *pieces, size_t n)
+static musec_status mpi_gather(ms_comm *c, ms_device *d, const ms_comm_piece *pieces, size_t n)
 {
     calls        all = { .n = 0 };
     musec_status st  = MUSEC_OK;
 
+    if (ms_comm_is_apart(d)) return ms_stage_gather(c, d, pieces, n);
     for (size_t i = 0; i < n; i++)
         TRY(add_work(of(c), &all,
                      &(work){ .kind = BROADCAST,
@@ -312,11 +284,12 @@ done:
 /* Two ranks make their common transfers in the order of the list, which is how MPI matches them.  A
  * rank that waits for the first calls of its window waits for others that are at the same or an
  * earlier place of the list, so none waits in a circle. */
-static musec_status mpi_pass(ms_comm *c, const ms_comm_transfer *list, size_t n)
+static musec_status mpi_pass(ms_comm *c, ms_device *d, const ms_comm_transfer *list, size_t n)
 {
     calls        all = { .n = 0 };
     musec_status st  = MUSEC_OK;
 
+    if (ms_comm_is_apart(d)) return ms_stage_pass(c, d, list, n);
     for (size_t i = 0; i < n; i++) {
         const ms_comm_transfer *t = &list[i];
         if (t->from == t->to || (t->from != c->rank && t->to != c->rank)) continue;
@@ -381,7 +354,7 @@ static void say_and_abort(mpi_comm *m, const char *why)
     pthread_mutex_lock(&m->lock);
     m->p->abort(1);
     for (;;) /* MPI_Abort ends this process, too, if not at once */
-        pause_us(1000L * BEAT_MS);
+        ms_clock_pause_us(1000L * MS_BEAT_MS);
 }
 
 /* Sends the reason to rank 0, and gives it some time to end the job. */
@@ -393,9 +366,9 @@ static void ask_rank_0(mpi_comm *m, const char *why)
     pthread_mutex_lock(&m->lock);
     all.done[0] = m->p->notify(why, (int)strlen(why) + 1, 0, TAG_REASON, &all.list[0]) != 0;
     pthread_mutex_unlock(&m->lock);
-    for (int i = 0; i < GRACE; i++) {
+    for (int i = 0; i < MS_BEAT_GRACE; i++) {
         if (test_all(m, &all, "send", &left) != MUSEC_OK) return;
-        pause_us(1000L * BEAT_MS);
+        ms_clock_pause_us(1000L * MS_BEAT_MS);
     }
 }
 
@@ -405,7 +378,7 @@ static void end_job(mpi_comm *m, const char *why)
     ms_error text;
 
     while (atomic_exchange(&m->ending, true))
-        pause_us(1000L * BEAT_MS);
+        ms_clock_pause_us(1000L * MS_BEAT_MS);
     if (m->base.rank == 0) say_and_abort(m, why);
     ms_error_set(&text, "rank %d: %s", m->base.rank, why);
     ask_rank_0(m, text.text);
@@ -428,7 +401,7 @@ static bool take(mpi_comm *m, int tag, void *data, int bytes)
 static bool nap(const mpi_comm *m)
 {
     struct pollfd end = { .fd = m->end[0], .events = POLLIN };
-    return poll(&end, 1, BEAT_MS) == 0;
+    return poll(&end, 1, MS_BEAT_MS) == 0;
 }
 
 /* The thread that watches over the job: beats, listens to the rank before, and on rank 0 to the
@@ -447,7 +420,7 @@ static void *watch(void *arg)
     char       heard;
 
     do {
-        late = ms_clock_ms() - last > LATE_MS;
+        late = ms_clock_ms() - last > MS_BEAT_LATE;
         last = ms_clock_ms();
         (void)test_all(m, &sent, "send", &left);
         if (left == 0) { /* a rank that is stopped takes no beats: they do not pile up */
@@ -460,16 +433,17 @@ static void *watch(void *arg)
             silent = 0;
         if (m->base.rank == 0 && take(m, TAG_REASON, reason.text, sizeof reason.text - 1)) {
             reason.text[sizeof reason.text - 1] = '\0';
-            for (int i = 0; late && i < 2 * GRACE; i++)
-                pause_us(1000L * BEAT_MS);
+            for (int i = 0; late && i < 2 * MS_BEAT_GRACE; i++)
+                ms_clock_pause_us(1000L * MS_BEAT_MS);
             end_job(m, reason.text);
         }
-        if (silent > LIMIT) {
+        if (silent > MS_BEAT_LIMIT) {
             ms_error_set(&reason,
                          "rank %d has not been heard of for %d s: it was stopped or has died",
-                         before, LIMIT * BEAT_MS / 1000);
+                         before, MS_BEAT_LIMIT * MS_BEAT_MS / 1000);
             end_job(m, reason.text);
         }
+        if (!ms_comm_is_well(&m->base, &reason)) end_job(m, reason.text);
     } while (nap(m));
     return NULL;
 }
@@ -478,6 +452,8 @@ static void free_comm(mpi_comm *m)
 {
     for (size_t i = 0; i < COUNT(m->end); i++)
         if (m->end[i] >= 0) close(m->end[i]);
+    ms_comm_forget_device(&m->base);
+    pthread_mutex_destroy(&m->base.health_lock);
     pthread_mutex_destroy(&m->lock);
     free(m);
 }
@@ -546,8 +522,9 @@ musec_status ms_comm_open_mpi(ms_error *e, const ms_comm_setup *setup, const ms_
 
     *out = NULL;
     if (m == NULL) return ms_no_memory(e, "the ranks of a job");
-    m->base.ops = &mpi_ops;
-    m->setup    = *setup;
+    ms_comm_init(&m->base, &mpi_ops);
+    m->base.local_rank = ranks->local_rank;
+    m->setup           = *setup;
     m->end[0] = m->end[1] = -1;
     pthread_mutex_init(&m->lock, NULL);
     TRY(open_library(e, &m->library, &m->p));

@@ -11,11 +11,13 @@
 
 static const struct {
     const char *launcher, *rank, *size, *local_rank;
+    bool        is_of_mpi; /* its processes are those of an MPI */
 } launchers[] = {
-    { "mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK" },
-    { "mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID" },
-    { "srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID" },
-    { "the launcher", "RANK", "WORLD_SIZE", "LOCAL_RANK" },
+    { "mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+      true },
+    { "mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", true },
+    { "srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", false },
+    { "the launcher", "RANK", "WORLD_SIZE", "LOCAL_RANK", false },
 };
 
 /* Reads a variable that is set: a number of at least `min`. */
@@ -48,7 +50,8 @@ musec_status ms_ranks_read(ms_error *e, ms_ranks *out)
             TRY(ms_fail(e, MUSEC_EINVAL,
                         "%s is %d in the environment and %s is %d: a rank must be below that",
                         launchers[i].rank, out->rank, launchers[i].size, out->size));
-        out->launcher = launchers[i].launcher;
+        out->launcher  = launchers[i].launcher;
+        out->is_of_mpi = launchers[i].is_of_mpi;
         break;
     }
 done:

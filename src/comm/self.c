@@ -1,15 +1,15 @@
 /* self.c - the communicator of a process that is alone: what it owns is all there is. */
 #include "comm/comm.h"
 
-static musec_status no_pieces(ms_comm *c, const ms_comm_piece *pieces, size_t n)
+static musec_status no_pieces(ms_comm *c, ms_device *d, const ms_comm_piece *pieces, size_t n)
 {
-    (void)c, (void)pieces, (void)n;
+    (void)c, (void)d, (void)pieces, (void)n;
     return MUSEC_OK;
 }
 
-static musec_status self_pass(ms_comm *c, const ms_comm_transfer *list, size_t n)
+static musec_status self_pass(ms_comm *c, ms_device *d, const ms_comm_transfer *list, size_t n)
 {
-    (void)c, (void)list, (void)n;
+    (void)c, (void)d, (void)list, (void)n;
     return MUSEC_OK;
 }
 
@@ -50,6 +50,8 @@ static const ms_comm_ops self_ops = {
 /* It is never written, as none of its calls fails. */
 ms_comm *ms_comm_self(void)
 {
-    static ms_comm self = { .ops = &self_ops, .size = 1 };
+    static ms_comm self = {
+        .ops = &self_ops, .size = 1, .local_rank = -1, .health_lock = PTHREAD_MUTEX_INITIALIZER
+    };
     return &self;
 }

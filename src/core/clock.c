@@ -10,3 +10,9 @@ double ms_clock_ms(void)
     clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail with this clock and a valid pointer */
     return 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
 }
+
+void ms_clock_pause_us(long us)
+{
+    const struct timespec time = { us / 1000000, us % 1000000 * 1000 };
+    (void)nanosleep(&time, NULL);
+}

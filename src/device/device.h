@@ -350,6 +350,8 @@ typedef struct ms_attn_shape {
     double      softcap;
 } ms_attn_shape;
 
+enum { MS_DEVICE_ID = 64 };
+
 /* A device that is compiled in.  open, close and describe may be NULL. */
 typedef struct ms_device_kind {
     const char *name;
@@ -385,6 +387,11 @@ typedef struct ms_device_kind {
     void (*free_graph)(ms_device *d, void *graph);
     /* its free and total memory; NULL: it uses the host's */
     ms_memory (*memory)(ms_device *d);
+    /* host memory that it reads and writes fast (page-locked); NULL where memory is */
+    musec_status (*alloc_host)(ms_device *d, size_t bytes, void **out);
+    void (*free_host)(ms_device *d, void *p); /* NULL is allowed */
+    /* writes what no other device of any machine has; NULL where memory is */
+    void (*identify)(ms_device *d, char text[MS_DEVICE_ID]);
     /* describes the chip, its memory and the libraries */
     void (*describe)(ms_device *d, char *text, size_t bytes);
 } ms_device_kind;
@@ -404,6 +411,9 @@ bool         ms_device_cuda_is_likely(void);
 void         ms_device_cuda_close(ms_device *d);
 void         ms_device_cuda_describe(ms_device *d, char *text, size_t bytes);
 ms_memory    ms_device_cuda_memory(ms_device *d);
+musec_status ms_device_cuda_alloc_host(ms_device *d, size_t bytes, void **out);
+void         ms_device_cuda_free_host(ms_device *d, void *p);
+void         ms_device_cuda_identify(ms_device *d, char text[MS_DEVICE_ID]);
 musec_status ms_device_cuda_set_stream(ms_device *d, void *stream);
 void        *ms_device_cuda_stream(ms_device *d);
 ms_caller    ms_device_cuda_enter(ms_device *d);

@@ -190,7 +190,7 @@ musec_status ms_take_changes(musec_optim *opt)
             const ms_param *p = ms_member_param(opt, g, m);
             if (!p->state_changed) continue;
             /* before the first step the state is not read */
-            g->momentum_bound[m] = p->t > 0 ? -1.0 : 0.0;
+            g->momentum_bound[m] = p->t > 0 && g->members[m].slot >= 0 ? -1.0 : 0.0;
             g->last_absmax[m]    = 0.0;
             g->quantile[m]       = 0.0;
             TRY(forget_live(opt, g, m));

@@ -264,6 +264,10 @@ typedef struct ms_step ms_step;
 /* Adds a whole parameter, without blocks, of which this rank has what `owner` says. */
 musec_status ms_optim_add_share(musec_optim *opt, ms_comm *comm, const musec_param *whole,
                                 int owner, size_t *index);
+/* Which parameters must have one owner, so that steps have the same bits on any number of ranks:
+ * batch[i] is the first of those that go together with parameter i, mostly i itself.  Of an
+ * optimizer that is not shared. */
+musec_status ms_optim_batches(const musec_optim *opt, size_t *batch);
 /* The share of this rank of a view of the whole parameter: a part of it, or without data. */
 musec_view ms_share_view(const ms_param *p, musec_view whole);
 /* The state of members first .. first + n - 1, which are here. */
@@ -279,6 +283,8 @@ musec_status ms_share_bad(musec_optim *opt, ms_bad_grad *bad);
 /* The reports of a measured step, and the quantiles of thresholds, to all ranks. */
 musec_status ms_share_reports(musec_optim *opt);
 musec_status ms_share_quantiles(musec_optim *opt);
+/* `each` numbers for every member of a group, from their owners to all ranks. */
+musec_status ms_share_bounds(musec_optim *opt, const ms_group *g, double *known, int64_t each);
 /* Completes a tensor of the state in the memory of rank 0: `host` has this rank's rows, of
  * row_bytes each, in their place. */
 musec_status ms_share_tensor(musec_optim *opt, const ms_share *share, size_t row_bytes, void *host);

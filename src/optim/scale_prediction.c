@@ -74,11 +74,12 @@ static musec_status measure_bounds(musec_optim *opt, ms_group *g)
     ms_vec        absmax;
     musec_status  st = MUSEC_OK;
     if (!has_unknown_bounds(opt, g)) return MUSEC_OK;
-    TRY(ms_scratch_vec(opt->d, g->count, &absmax));
+    TRY(ms_scratch_vec(opt->d, g->n_slots, &absmax));
     TRY(opt->d->ops->absmax(opt->d, g->state[0], absmax));
     TRY(ms_vec_download(opt->d, absmax, opt->host->absmax));
     for (int64_t m = 0; m < g->count; m++)
-        if (g->momentum_bound[m] < 0.0) g->momentum_bound[m] = opt->host->absmax[m];
+        if (g->momentum_bound[m] < 0.0)
+            g->momentum_bound[m] = opt->host->absmax[g->members[m].slot];
 done:
     ms_arena_reset(&opt->d->scratch, mark);
     return st;
@@ -134,7 +135,9 @@ static musec_status take_predicted(ms_step *s, const ms_group *g, ms_group_step 
 {
     musec_optim *opt = s->opt;
     musec_status st  = MUSEC_OK;
-    if (!opt->predictions_fit || !ms_group_predicts(opt, g) || g->chunk < g->count) return MUSEC_OK;
+    if (!opt->predictions_fit || !ms_group_predicts(opt, g) || g->chunk < g->count ||
+        g->n_slots < g->count) /* no step takes all of a group that ranks have divided */
+        return MUSEC_OK;
     TRY(ms_take_scaled(opt, g, g->count, &gs->scaled));
     gs->scaled.scale_exponent = gs->scale_exp;
     gs->predicted             = is_predictable(s, g);

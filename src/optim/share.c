@@ -4,7 +4,10 @@
  * function needs it whole; the others see it without a gradient.  Where a parameter is updated
  * element by element, every rank has equal shares of its rows: embeddings may be the larger half of
  * a model.  Groups, the places of members in them and the numbers of steps are those of one
- * process, and so are all results: what a matrix becomes depends on it alone.
+ * process, and so are all results where what a matrix becomes depends on it alone.  On GPUs its
+ * last bits depend on the matrices that are in one call with it, and scales of 16-bit operands on
+ * all matrices of a group.  There all that go into one call belong together (ms_optim_batches), or
+ * results are those of one process within rounding.
  *
  * What ranks tell each other is small: which gradient is bad, and the reports of measured steps.
  * State is brought together when it is saved, tensor by tensor. */
@@ -42,16 +45,38 @@ musec_view ms_share_view(const ms_param *p, musec_view whole)
     return whole;
 }
 
-/* What depends on all matrices of a group at once, or on the device's own count of steps, is not
- * shared. */
+musec_status ms_optim_batches(const musec_optim *opt, size_t *batch)
+{
+    const ms_device *d        = opt->d;
+    const bool       together = d->deterministic && (d->kind->batch_variant ||
+                                               ms_is_16bit(ms_optim_operands(opt, MUSEC_F32)));
+    musec_optim      draft;
+    musec_status     st = MUSEC_OK;
+
+    for (size_t i = 0; i < opt->n_params; i++)
+        batch[i] = i;
+    if (!together) return MUSEC_OK;
+    TRY(ms_optim_draft(opt, &draft));
+    for (size_t k = 0; k < draft.n_groups; k++) {
+        const ms_group *g     = &draft.groups[k];
+        size_t          first = 0; /* of the groups that one call may take */
+        while (first < k && !ms_groups_fusible(&draft, &draft.groups[first], g))
+            first++;
+        for (int64_t m = 0; !g->aux && m < g->count; m++)
+            batch[g->members[m].param] = draft.groups[first].members[0].param;
+    }
+    ms_optim_draft_free(&draft);
+done:
+    return st;
+}
+
+/* What depends on the device's own count of steps, or on the halves of a weight, is not shared. */
 static musec_status check_shareable(musec_optim *opt, const musec_param *whole)
 {
-    const musec_dtype operands = ms_optim_operands(opt, MUSEC_F32);
-
-    if (ms_is_16bit(operands) || ms_is_16bit(whole->weight.dtype))
+    if (ms_is_16bit(whole->weight.dtype))
         return ms_fail(&opt->d->error, MUSEC_ENOTSUP,
-                       "%s: several ranks compute in float32, not %s: set operands to f32",
-                       whole->name, ms_dtype_name(operands));
+                       "%s: several ranks share weights of float32, not of %s", whole->name,
+                       ms_dtype_name(whole->weight.dtype));
     if (opt->deferred)
         return ms_fail(
             &opt->d->error, MUSEC_ENOTSUP,
@@ -170,7 +195,7 @@ musec_status ms_share_reports(musec_optim *opt)
             r,
         };
     static_assert(sizeof *all % sizeof(double) == 0, "a report is a row of float64");
-    TRY(check(opt, opt->comm->ops->gather(opt->comm, pieces, (size_t)size)));
+    TRY(check(opt, opt->comm->ops->gather(opt->comm, NULL, pieces, (size_t)size)));
     order_reports(opt, all, first, false);
 done:
     free(pieces);
@@ -193,6 +218,18 @@ done:
     return st;
 }
 
+musec_status ms_share_bounds(musec_optim *opt, const ms_group *g, double *known, int64_t each)
+{
+    musec_status st = MUSEC_OK;
+    if (opt->comm->size == 1) return MUSEC_OK;
+    for (int64_t m = 0; m < g->count; m++)
+        for (int64_t k = 0; g->members[m].slot < 0 && k < each; k++)
+            known[m * each + k] = 0.0;
+    TRY(check(opt, opt->comm->ops->all_reduce(opt->comm, MS_COMM_SUM, known, g->count * each)));
+done:
+    return st;
+}
+
 musec_status ms_share_tensor(musec_optim *opt, const ms_share *share, size_t row_bytes, void *host)
 {
     ms_comm          *c    = opt->comm;
@@ -201,7 +238,7 @@ musec_status ms_share_tensor(musec_optim *opt, const ms_share *share, size_t row
     musec_status      st   = MUSEC_OK;
 
     if (c->size == 1) return MUSEC_OK;
-    if (share->owner != MS_SPLIT) return check(opt, c->ops->pass(c, &one, 1));
+    if (share->owner != MS_SPLIT) return check(opt, c->ops->pass(c, NULL, &one, 1));
     list = calloc((size_t)c->size, sizeof *list);
     if (list == NULL) TRY(ms_no_memory(&opt->d->error, "the shares of all ranks"));
     for (int r = 0; r < c->size; r++) {
@@ -210,7 +247,7 @@ musec_status ms_share_tensor(musec_optim *opt, const ms_share *share, size_t row
         list[r] = (ms_comm_transfer){ (char *)host + (size_t)at * row_bytes, n * (int64_t)row_bytes,
                                       r, 0 };
     }
-    TRY(check(opt, c->ops->pass(c, list, (size_t)c->size)));
+    TRY(check(opt, c->ops->pass(c, NULL, list, (size_t)c->size)));
 done:
     free(list);
     return st;

@@ -219,24 +219,32 @@ void ms_name_member(const musec_optim *opt, const ms_member *m, ms_member_name n
 /* Adds the bounds of a group that are known. */
 static musec_status add_bounds(musec_optim *opt, const ms_group *g, metadata *all)
 {
-    ms_vec       both  = { g->gram_norms.sumsq.data, 2 * g->count }; /* they lie in a row */
-    double      *norms = calloc((size_t)both.count, sizeof *norms);
-    musec_status st    = MUSEC_OK;
-    if (norms == NULL) TRY(no_memory(opt));
+    enum { NUMBERS = 4 };
+    ms_vec       both      = { g->gram_norms.sumsq.data, 2 * g->count }; /* they lie in a row */
+    double      *norms     = calloc((size_t)both.count, sizeof *norms);
+    double      *all_known = calloc((size_t)g->count, NUMBERS * sizeof *all_known);
+    musec_status st        = MUSEC_OK;
+    if (norms == NULL || all_known == NULL) TRY(no_memory(opt));
     if (both.data != NULL) TRY(ms_vec_download(opt->d, both, norms));
     for (int64_t m = 0; m < g->count; m++) {
-        const double   known[] = { g->momentum_bound[m], g->last_absmax[m], norms[m],
-                                   norms[g->count + m] };
-        char           text[COUNT(known)][MS_REAL_TEXT];
+        const double known[NUMBERS] = { g->momentum_bound[m], g->last_absmax[m], norms[m],
+                                        norms[g->count + m] };
+        memcpy(all_known + m * NUMBERS, known, sizeof known);
+    }
+    TRY(ms_share_bounds(opt, g, all_known, NUMBERS));
+    for (int64_t m = 0; m < g->count; m++) {
+        const double  *known = all_known + m * NUMBERS;
+        char           text[NUMBERS][MS_REAL_TEXT];
         ms_member_name name;
         if (!(known[0] >= 0.0)) continue;
-        for (size_t k = 0; k < COUNT(known); k++)
+        for (size_t k = 0; k < NUMBERS; k++)
             ms_real_text(known[k], text[k]);
         ms_name_member(opt, &g->members[m], name);
         TRY(add_pair(opt, all, MS_BOUND_OF, name, "%s %s %s %s", text[0], text[1], text[2],
                      text[3]));
     }
 done:
+    free(all_known);
     free(norms);
     return st;
 }

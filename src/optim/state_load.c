@@ -175,10 +175,11 @@ static musec_status set_bounds(musec_optim *opt, const bounds *b, double factor)
         norms = grown;
         for (size_t m = 0; m < n; m++) {
             g->momentum_bound[m] = b[m].momentum < 0.0 ? -1.0 : b[m].momentum * factor;
-            g->last_absmax[m]    = b[m].last_grad;
-            g->quantile[m]       = b[m].quantile;
-            norms[m]             = b[m].sumsq;
-            norms[n + m]         = b[m].trace;
+            if (g->members[m].slot < 0) g->momentum_bound[m] = 0.0; /* of another rank */
+            g->last_absmax[m] = b[m].last_grad;
+            g->quantile[m]    = b[m].quantile;
+            norms[m]          = b[m].sumsq;
+            norms[n + m]      = b[m].trace;
         }
         if (g->gram_norms.sumsq.data != NULL) {
             TRY(opt->d->ops->upload(opt->d, norms, 2 * n * sizeof *norms,

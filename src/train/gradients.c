@@ -155,7 +155,7 @@ static musec_status run_rounds(ms_error *e, ms_train *t, const ms_step_plan *pla
     TRY(agree(e, t, stopped));
     if (*stopped) return MUSEC_OK;
     TRY(take_results(e, t, t->records + (ptrdiff_t)c->rank * RECORD));
-    TRY(ms_comm_check(e, c, c->ops->reduce(c, t->grad_pieces, t->n_pieces)));
+    TRY(ms_comm_check(e, c, c->ops->reduce(c, t->ctx, t->grad_pieces, t->n_pieces)));
 done:
     return st;
 }

@@ -191,6 +191,7 @@ static void append_needs(ms_error *e, ms_train *t)
 
 void ms_train_explain_failure(ms_error *e, ms_train *t, musec_status status)
 {
+    if (t->nccl != NULL) t->nccl->failed = true; /* the other ranks are in the midst of something */
     if (t->ctx == NULL || (status != MUSEC_EDEVICE && status != MUSEC_ENOMEM)) return;
     /* To make the model again would take all ranks. */
     if (status == MUSEC_ENOMEM && ms_comm_of(&t->setup)->size == 1) append_needs(e, t);

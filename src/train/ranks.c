@@ -35,14 +35,38 @@ static bool has_kind(const thing *dealt, size_t n, const int *owner, int rank, i
     return false;
 }
 
+/* Gives every rank as many things of a kind as before, but neighbours. */
+static void line_up(const int *kind, size_t n, int size, int *owner, size_t *count)
+{
+    for (size_t first = 0; first < n; first++) {
+        size_t seen = 0;
+        int    rank = 0;
+        while (seen < first && kind[seen] != kind[first])
+            seen++;
+        if (seen < first) continue;
+        memset(count, 0, (size_t)size * sizeof *count);
+        for (size_t i = first; i < n; i++)
+            count[owner[i]] += kind[i] == kind[first];
+        for (size_t i = first; i < n; i++) {
+            if (kind[i] != kind[first]) continue;
+            while (count[rank] == 0)
+                rank++;
+            owner[i] = rank;
+            count[rank]--;
+        }
+    }
+}
+
 musec_status ms_deal(ms_error *e, const double *cost, const int *kind, size_t n, int size,
                      int *owner)
 {
-    thing       *all  = calloc(n + 1, sizeof *all);
-    double      *load = calloc((size_t)size, sizeof *load);
-    musec_status st   = MUSEC_OK;
+    thing       *all   = calloc(n + 1, sizeof *all);
+    double      *load  = calloc((size_t)size, sizeof *load);
+    size_t      *count = calloc((size_t)size, sizeof *count);
+    musec_status st    = MUSEC_OK;
 
-    if (all == NULL || load == NULL) TRY(ms_no_memory(e, "the owners of parameters"));
+    if (all == NULL || load == NULL || count == NULL)
+        TRY(ms_no_memory(e, "the owners of parameters"));
     for (size_t i = 0; i < n; i++)
         all[i] = (thing){ cost[i], kind[i], i };
     qsort(all, n, sizeof *all, dearest_first);
@@ -56,7 +80,9 @@ musec_status ms_deal(ms_error *e, const double *cost, const int *kind, size_t n,
         owner[all[i].index] = best;
         load[best] += all[i].cost;
     }
+    line_up(kind, n, size, owner, count);
 done:
+    free(count);
     free(load);
     free(all);
     return st;
@@ -138,6 +164,50 @@ done:
     return st;
 }
 
+/* batch[i]: the first parameter of those that are dealt together with parameter i. */
+static musec_status find_batches(ms_error *e, const ms_train *t, size_t *batch)
+{
+    musec_optim *whole = NULL;
+    musec_status st;
+
+    TRY(ms_train_build_optim(e, &t->cfg, t->gpt, t->ctx, ms_comm_self(), NULL, &whole));
+    TRY(ms_train_check(e, t->ctx, ms_optim_batches(whole, batch)));
+done:
+    musec_optim_destroy(whole);
+    return st;
+}
+
+/* Deals batches, and with them their parameters. */
+static musec_status deal_batches(ms_error *e, const double *cost, const int *kind,
+                                 const size_t *batch, size_t n, int size, int *owner)
+{
+    double      *sum  = calloc(n, sizeof *sum);
+    int         *of   = calloc(n, sizeof *of); /* the kind of a batch */
+    int         *to   = calloc(n, sizeof *to);
+    size_t      *at   = calloc(n, sizeof *at); /* the number of the batch that i begins */
+    size_t       many = 0;
+    musec_status st   = MUSEC_OK;
+
+    if (sum == NULL || of == NULL || to == NULL || at == NULL)
+        TRY(ms_no_memory(e, "the owners of parameters"));
+    for (size_t i = 0; i < n; i++) { /* a batch begins at its first parameter */
+        if (batch[i] == i) {
+            of[many] = kind[i];
+            at[i]    = many++;
+        }
+        sum[at[batch[i]]] += cost[i];
+    }
+    TRY(ms_deal(e, sum, of, many, size, to));
+    for (size_t i = 0; i < n; i++)
+        owner[i] = to[at[batch[i]]];
+done:
+    free(at);
+    free(to);
+    free(of);
+    free(sum);
+    return st;
+}
+
 musec_status ms_train_deal(ms_error *e, ms_train *t, int **out)
 {
     ms_comm     *c     = ms_comm_of(&t->setup);
@@ -145,6 +215,7 @@ musec_status ms_train_deal(ms_error *e, ms_train *t, int **out)
     double      *cost  = NULL;
     int         *kind  = NULL;
     int         *owner = NULL;
+    size_t      *batch = NULL;
     musec_status st    = MUSEC_OK;
 
     *out = NULL;
@@ -152,10 +223,12 @@ musec_status ms_train_deal(ms_error *e, ms_train *t, int **out)
     cost  = calloc(n, sizeof *cost);
     kind  = calloc(n, sizeof *kind);
     owner = calloc(n, sizeof *owner);
-    if (cost == NULL || kind == NULL || owner == NULL)
+    batch = calloc(n, sizeof *batch);
+    if (cost == NULL || kind == NULL || owner == NULL || batch == NULL)
         TRY(ms_no_memory(e, "the owners of parameters"));
+    TRY(find_batches(e, t, batch));
     TRY(measure_costs(e, t, cost, kind));
-    TRY(ms_deal(e, cost, kind, n, c->size, owner));
+    TRY(deal_batches(e, cost, kind, batch, n, c->size, owner));
     t->busiest = t->mean_work = 0.0;
     for (int r = 0; r < c->size; r++) {
         double load = 0.0;
@@ -169,6 +242,7 @@ musec_status ms_train_deal(ms_error *e, ms_train *t, int **out)
     *out  = owner;
     owner = NULL;
 done:
+    free(batch);
     free(owner);
     free(kind);
     free(cost);
@@ -224,7 +298,7 @@ musec_status ms_train_gather_weights(ms_error *e, ms_train *t)
     musec_status st = MUSEC_OK;
 
     if (c->size == 1) return MUSEC_OK;
-    TRY(ms_comm_check(e, c, c->ops->gather(c, t->weight_pieces, t->n_pieces)));
+    TRY(ms_comm_check(e, c, c->ops->gather(c, t->ctx, t->weight_pieces, t->n_pieces)));
     TRY(ms_train_check(e, t->ctx, ms_gpt_refresh(t->gpt)));
 done:
     return st;
@@ -291,6 +365,7 @@ musec_status ms_train_describe_ranks(ms_error *e, ms_train *t, char *text, size_
 {
     ms_comm     *c         = ms_comm_of(&t->setup);
     uint64_t     state     = 0;
+    const char  *note      = t->nccl_note.text;
     double       sum       = 0.0, max;
     int64_t      least     = INT64_MAX;
     char         idle[128] = "";
@@ -308,11 +383,13 @@ musec_status ms_train_describe_ranks(ms_error *e, ms_train *t, char *text, size_
         snprintf(idle, sizeof idle,
                  "; %lld of them compute no gradients: take more --micro-batches than %lld",
                  (long long)(c->size - least), (long long)least);
-    snprintf(text, bytes,
-             "ranks: %d by %s; the busiest has %.2f of the mean of matrix work and %.2f of the "
-             "optimizer's state%s",
-             c->size, c->ops->name, t->mean_work > 0.0 ? t->busiest / t->mean_work : 1.0,
-             sum > 0.0 ? max / sum : 0.0, idle);
+    snprintf(
+        text, bytes,
+        "ranks: %d by %s%s%.100s%s; the busiest has %.2f of the mean of matrix work and %.2f of "
+        "the optimizer's state%s",
+        c->size, c->ops->name, note[0] != '\0' ? " (NCCL is not used: " : "", note,
+        note[0] != '\0' ? ")" : "", t->mean_work > 0.0 ? t->busiest / t->mean_work : 1.0,
+        sum > 0.0 ? max / sum : 0.0, idle);
 done:
     return st;
 }

@@ -18,8 +18,9 @@ static inline ms_comm *ms_comm_of(const ms_train_setup *setup)
 
 /* Deals n things of these costs to `size` ranks: the most expensive first, each to the rank that
  * has least to do so far.  Things of one kind follow each other where costs are equal, and an
- * equally idle rank that has some of a kind is preferred, so that what is batched stays together.
- * Fails for want of memory alone. */
+ * equally idle rank that has some of a kind is preferred, so that what is batched stays together;
+ * of a kind, whose things all have one cost, a rank has neighbours.  Fails for want of memory
+ * alone. */
 musec_status ms_deal(ms_error *e, const double *cost, const int *kind, size_t n, int size,
                      int *owner);
 
@@ -29,7 +30,8 @@ musec_status ms_train_time_step(ms_error *e, const ms_train *t, const ms_gpt_ten
 
 /* Chooses the owners of the model's parameters by what a step of each costs here, measured on rank
  * 0.  *out: by parameter, to be freed; NULL for a run on one rank.  Embedding and head, which are
- * updated element by element, are split. */
+ * updated element by element, are split.  Where the bits of a matrix depend on what is in a call
+ * with it and the run is deterministic, the matrices of a call stay together. */
 musec_status ms_train_deal(ms_error *e, ms_train *t, int **out);
 
 /* Lists the pieces of the weights and of the gradients, in the order in which the backward pass

@@ -158,7 +158,7 @@ static musec_status time_ring(ms_error *e, ms_comm *c, char *out, char *in, int6
     TRY(together(e, c));
     for (int k = -1; k < n; k++) {
         const double start = ms_clock_ms();
-        TRY(ms_comm_check(e, c, c->ops->pass(c, list, 2)));
+        TRY(ms_comm_check(e, c, c->ops->pass(c, NULL, list, 2)));
         if (k >= 0) all[k] = ms_clock_ms() - start;
     }
     *ms = median(all, (size_t)n);

@@ -7,12 +7,15 @@
 #include "core/thread.h"
 #include "data/bpe.h"
 #include "data/bytes.h"
+#include "device/gpus.h"
 #include "optim/optim.h"
 #include "train/gradients.h"
 #include "train/init_from.h"
 #include "train/ranks.h"
 #include "train/sums.h"
 #include "train/trainer.h"
+
+enum { DEVICE_NAME = 64 };
 
 musec_status ms_train_check(ms_error *e, const musec_ctx *ctx, musec_status status)
 {
@@ -228,6 +231,24 @@ void ms_train_teardown_model(ms_train *t)
     t->gpt                            = NULL;
 }
 
+/* Every rank of a machine takes a GPU of its own, by turns where there are fewer, unless the config
+ * names one. */
+static musec_status choose_device(ms_error *e, const ms_train *t, char name[DEVICE_NAME])
+{
+    ms_comm     *c     = ms_comm_of(&t->setup);
+    const bool   named = t->cfg.device[0] != '\0' && strcmp(t->cfg.device, "cuda") != 0;
+    int          local = 0;
+    musec_status st    = MUSEC_OK;
+
+    snprintf(name, DEVICE_NAME, "%s", t->cfg.device);
+    if (c->size == 1 || named) return MUSEC_OK;
+    TRY(ms_comm_local_rank(e, c, &local));
+    const int gpus = ms_device_gpus();
+    if (gpus > 0) snprintf(name, DEVICE_NAME, "cuda:%d", local % gpus);
+done:
+    return st;
+}
+
 /* The arguments and results of the thread that opens the device. */
 typedef struct device_opening {
     const char  *device;
@@ -248,11 +269,14 @@ static void *run_open_device(void *arg)
  * fail, the error is that of the data, which is wrong more often. */
 static musec_status open_device_and_data(ms_error *e, ms_train *t)
 {
-    device_opening o = { .device = t->cfg.device, .note = t->device_note, .ctx = &t->ctx };
+    char           name[DEVICE_NAME];
+    device_opening o = { .device = name, .note = t->device_note, .ctx = &t->ctx };
     pthread_t      thread;
     bool           threaded;
     musec_status   st;
 
+    st = choose_device(e, t, name);
+    if (st != MUSEC_OK) return st;
     threaded = ms_thread_start(&thread, run_open_device, &o) == 0;
     st       = ms_train_open_data(e, t);
     if (st == MUSEC_OK) st = check_data(e, t);
@@ -271,13 +295,43 @@ static musec_status open_device_and_data(ms_error *e, ms_train *t)
     return st;
 }
 
-/* Ranks sum what lies in host memory. */
+/* All ranks compute on the same kind of device. */
 static musec_status check_device(ms_error *e, const ms_train *t)
 {
-    if (ms_comm_of(&t->setup)->size == 1 || t->ctx->kind->memory == NULL) return MUSEC_OK;
-    return ms_fail(e, MUSEC_ENOTSUP,
-                   "several ranks compute on CPUs, not on %s: give --device cpu, or start one",
-                   musec_ctx_device(t->ctx));
+    ms_comm     *c                 = ms_comm_of(&t->setup);
+    char         kind[DEVICE_NAME] = "";
+    musec_status st;
+
+    snprintf(kind, sizeof kind, "%s", t->ctx->kind->name);
+    TRY(ms_comm_check(e, c, c->ops->broadcast(c, kind, sizeof kind, 0)));
+    if (strcmp(kind, t->ctx->kind->name) != 0)
+        TRY(ms_fail(e, MUSEC_EINVAL,
+                    "this rank computes on %s, and rank 0 on %s: give a --device that all have",
+                    t->ctx->kind->name, kind));
+done:
+    return st;
+}
+
+/* Adds NCCL to the ranks' way to communicate, where it is asked for, or all can use it.  TCP alone
+ * is for those who ask for it: MPI and NCCL are what moves data. */
+static musec_status choose_comm(ms_error *e, ms_train *t)
+{
+    ms_comm     *c      = ms_comm_of(&t->setup);
+    const char  *kind   = t->setup.comm_kind != NULL ? t->setup.comm_kind : "auto";
+    const bool   insist = strcmp(kind, "nccl") == 0, any = strcmp(kind, "auto") == 0;
+    const bool   gpus = ms_comm_is_apart(t->ctx), tcp = strcmp(c->ops->name, "tcp") == 0;
+    musec_status st = MUSEC_OK;
+
+    if (!insist && (!any || c->size == 1 || (!gpus && !tcp))) return MUSEC_OK;
+    TRY(ms_comm_add_nccl(e, c, t->ctx, insist, &t->setup.comm, &t->nccl_note));
+    if (t->setup.comm != c) t->nccl = t->setup.comm;
+    if (t->nccl == NULL && tcp)
+        TRY(ms_fail(e, MUSEC_ENOTSUP,
+                    "%.300s: without it ranks need an MPI: start them with mpirun, or insist on "
+                    "--comm tcp",
+                    t->nccl_note.text));
+done:
+    return st;
 }
 
 musec_status ms_train_build(ms_error *e, ms_train *t, int64_t max_tokens)
@@ -288,6 +342,7 @@ musec_status ms_train_build(ms_error *e, ms_train *t, int64_t max_tokens)
     TRY(ms_schedule_make(e, &t->cfg, &t->schedule));
     TRY(open_device_and_data(e, t));
     TRY(check_device(e, t));
+    TRY(choose_comm(e, t));
     TRY(ms_train_check(e, t->ctx, musec_ctx_set_deterministic(t->ctx, t->cfg.deterministic != 0)));
     if (max_tokens == 0) TRY(ms_train_check_memory(e, t));
     TRY(ms_train_build_model(e, t, max_tokens > 0 ? max_tokens : t->schedule.max_tokens));
@@ -322,6 +377,8 @@ done:
 void ms_train_teardown(ms_train *t)
 {
     ms_train_teardown_model(t);
+    ms_comm_forget_device(ms_comm_of(&t->setup));
+    ms_comm_close(t->nccl);
     musec_ctx_destroy(t->ctx);
     ms_mixture_close(t->val);
     ms_mixture_close(t->train);

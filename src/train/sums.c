@@ -168,14 +168,20 @@ static musec_status add_piece(ms_error *e, ms_train *t, adding *a, const ms_comm
     musec_status   st   = MUSEC_OK;
 
     for (int r = 0; r < a->n; r++) {
-        char *from = r == c->rank ? p->data : a->inbox;
+        char      *from  = r == c->rank ? p->data : a->inbox;
+        const bool adds  = r > 0 || !a->begins;
+        const bool lands = a->ends && r == a->n - 1 && r == c->rank; /* where it will be wanted */
         if (r != c->rank) a->inbox += bytes_of(p);
-        if (r > 0 || !a->begins)
-            TRY(add(e, t, p, from, sum));
-        else if (only)
+        if (adds && lands) {
+            TRY(add(e, t, p, sum, from));
             sum = from;
-        else
+        } else if (adds) {
+            TRY(add(e, t, p, from, sum));
+        } else if (only) {
+            sum = from;
+        } else {
             TRY(copy(e, t, p, from, sum));
+        }
     }
     if (a->ends) TRY(copy(e, t, p, sum, p->data));
     if (!only) a->sum += bytes_of(p);
@@ -192,7 +198,7 @@ static musec_status add_bucket(ms_error *e, ms_train *t, adding *a)
     s->n_list = 0;
     for (size_t i = a->first; i < a->end; i++)
         TRY(list_piece(e, t, a, &t->grad_pieces[i]));
-    TRY(ms_comm_check(e, c, c->ops->pass(c, s->list, s->n_list)));
+    TRY(ms_comm_check(e, c, c->ops->pass(c, t->ctx, s->list, s->n_list)));
     a->inbox = s->inbox;
     for (size_t i = a->first; i < a->end; i++)
         if (t->grad_pieces[i].owner == c->rank) TRY(add_piece(e, t, a, &t->grad_pieces[i]));

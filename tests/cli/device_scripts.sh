@@ -132,6 +132,10 @@ prints '^\$ ./musec bench step --preset wide' '^skipped: no data: pack tokens'
 prints '^skipped: no PyTorch' '^skipped: no GPU' '^FAILED: exit status 3, '
 prints '^skipped: no libkernel_times.so' '^== train: [0-9]+ s'
 prints '^7 commands done, 1 failed, 6 skipped, '
+script 2 ./run_ranks everything
+prints '^run_ranks: there is no part everything'
+script 1 ./run_ranks bits failure
+prints '^bits: there is no GPU: skipped' '^0 passed, 0 failed, 2 skipped'
 mkdir data
 touch data/train_000001.bin libkernel_times.so
 script 0 ./run_benches run start

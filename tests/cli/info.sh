@@ -6,6 +6,7 @@ succeeds info --no-peak
 prints "^musec +$("$MUSEC" --version | cut -d' ' -f2)$"
 prints '^built by +(gcc|clang) ' '^device +cpu: .* - here: .*thread'
 check "info lists, it does not warn" test -z "$note"
+prints '^nccl +(absent; for training on several GPUs: .|[0-9]+\.[0-9]+)'
 prints '^mpi +(absent; for training on several ranks: .|[A-Z])'
 prints '^device +ref: ' '^blas +.*thread' '^threads +[0-9]+$'
 if grep -q '^device *cuda: ' stdout; then

@@ -3,10 +3,15 @@
 #
 # MUSEC_TEST_STEPS=50 makes runs so long, and MUSEC_TEST_RANKS="2 3 4" compares so many ranks with one
 # process, with every optimizer; by default it is few steps on 2, and on 4 where that may differ.
+# MUSEC_TEST_DEVICE=cuda computes there (ranks may share a GPU), MUSEC_TEST_OPTIMIZERS="muon adamw" takes
+# these alone, MUSEC_TEST_COMM=nccl has ranks communicate so, and MUSEC_TEST_LAUNCHER=plain starts them
+# without MPI (tests/tools/on_ranks).
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
-steps=${MUSEC_TEST_STEPS:-6} ranks=${MUSEC_TEST_RANKS:-2}
+steps=${MUSEC_TEST_STEPS:-6} ranks=${MUSEC_TEST_RANKS:-2} device=${MUSEC_TEST_DEVICE:-cpu}
+names=${MUSEC_TEST_OPTIMIZERS:-$(optimizers)}
+comm=${MUSEC_TEST_COMM:-$([ "${MUSEC_TEST_LAUNCHER:-mpirun}" = plain ] && echo tcp || echo auto)}
 
 "$MUSEC_SOURCE/tests/tools/on_ranks" 1 true >reason 2>&1
 if [ $? -eq 77 ]; then
@@ -16,12 +21,12 @@ fi
 
 # on N ARGUMENT...: musec on so many ranks; like `run`.
 on() {
-    "$MUSEC_SOURCE/tests/tools/on_ranks" "$1" "$MUSEC" "${@:2}" >stdout 2>stderr
+    "$MUSEC_SOURCE/tests/tools/on_ranks" "$1" "$MUSEC" "${@:2}" --comm "$comm" >stdout 2>stderr
     code=$?
 }
 # Seven micro-batches: no rank gets as many as another one, and the tree is no whole one.
 tiny=(--layers 2 --width 32 --heads 2 --head 16 --mlp 64 --batch 448 --micro-batches 7 --max-doc 64
-    --val-tokens 512 --val-every 3 --report-every 2 --device cpu --steps "$steps" --quiet)
+    --val-tokens 512 --val-every 3 --report-every 2 --device "$device" --steps "$steps" --quiet)
 
 # same WHAT N ARGUMENT...: N ranks leave what one process leaves: checkpoint, log, summary.
 same() {
@@ -50,11 +55,14 @@ every() {
 
 # ---- the same bits -----------------------------------------------------------------------------------
 
-for name in $(optimizers); do every "$name" "$ranks" --optimizer "$name"; done
+for name in $names; do every "$name" "$ranks" --optimizer "$name"; done
 every "all parts of the model" "2 4" --head-gates yes --x0-mix yes --tied no --optimizer musec
 every "thresholds by quantile, averages" 4 --threshold quantile:0.9 --avg-steps 3
 every "rounded momentum" 4 --momentum-dtype bf16
 every "more ranks than micro-batches" 3 --micro-batches 1
+every "operands of 16 bits" 3 --operands bf16
+every "operands of 16 bits" 2 --operands f16 --optimizer muon
+if [ "$device" != cpu ]; then every "activations in float32" 2 --precision f32; fi
 
 # Logits of 0.01 shrink W_q and W_k at every step.
 every "clipped logits" 3 --optimizer muonclip --qk-tau 0.01 --qk-norm no
@@ -91,19 +99,22 @@ check "begun by 1, resumed by 2: state" cmp {one,several}/checkpoint/step_000000
 
 rm -rf several
 on 3 train "${tiny[@]:0:${#tiny[@]}-1}" --out several
-check "the ranks" grep -Eq '^ranks: 3 by mpi; the busiest has 1\.[0-9]+ of the mean' stderr
-check "said once" test "$(grep -c '^device: cpu' stderr)" -eq 1
+check "the ranks" grep -Eq '^ranks: 3 by (mpi|tcp|nccl)( \(NCCL is not used: .*\))?; the busiest has [0-9.]+ of the mean' stderr
+check "said once" test "$(grep -c "^device: $device" stderr)" -eq 1
 check "the result once" test "$(wc -l <stdout)" -eq 1
 on 2 train "${tiny[@]}" --out several
 check "a run that is there: exit" test "$code" -eq 1
 check "a run that is there: one reason" test "$(grep -c '^musec train: several: there is a run' stderr)" -eq 1
-on 2 train "${tiny[@]}" --out none --operands bf16
-check "operands of 16 bits" grep -q '^musec train: .*set operands to f32' stderr
-check "not even a directory" test ! -e none
 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 succeeds train "${tiny[@]}" --steps 1 --out alone --comm self
-# MPI alone begins here, and leaves memory at the end (tests/tools/on_ranks)
-ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0 RANK=0 WORLD_SIZE=2 fails 1 'the launcher has started 2 processes, but MPI .* knows of 1' \
-    train "${tiny[@]}" --out none
+if [ "${MUSEC_TEST_LAUNCHER:-mpirun}" = plain ]; then
+    MASTER_PORT=x RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost fails 1 'MASTER_PORT is "x"' train "${tiny[@]}" --out none
+    "$MUSEC_SOURCE/tests/tools/on_ranks" 2 "$MUSEC" train "${tiny[@]}" --out none >stdout 2>stderr
+    check "TCP without NCCL is asked for by name" grep -q '^musec train: .*insist on --comm tcp' stderr
+    RANK=0 WORLD_SIZE=2 fails 1 'set both to the machine of rank 0' train "${tiny[@]}" --out none --comm tcp
+else # MPI alone begins here, and leaves memory at the end (tests/tools/on_ranks)
+    ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0 RANK=0 WORLD_SIZE=2 \
+        fails 1 'the launcher has started 2 processes, but MPI .* knows of 1' train "${tiny[@]}" --out none
+fi
 RANK=0 WORLD_SIZE=two fails 1 'WORLD_SIZE is "two"' train "${tiny[@]}" --out none
 
 # ---- --resume auto -----------------------------------------------------------------------------------

@@ -1,12 +1,14 @@
 # ranks_failure.sh - a rank that fails ends the job on all of them: within a minute, with one reason, with
 # an exit status, and with a whole checkpoint to go on from.
 #
-# MUSEC_TEST_REPEATS=20 repeats every failure so often.
+# MUSEC_TEST_REPEATS=20 repeats every failure so often.  MUSEC_TEST_DEVICE=cuda computes there,
+# MUSEC_TEST_LAUNCHER=plain starts ranks without MPI (tests/tools/on_ranks), and MUSEC_TEST_ONLY=ends tests
+# ranks that are killed, stopped or interrupted alone.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 repeats=${MUSEC_TEST_REPEATS:-1}
-on_ranks=$MUSEC_SOURCE/tests/tools/on_ranks
+on_ranks=$MUSEC_SOURCE/tests/tools/on_ranks device=${MUSEC_TEST_DEVICE:-cpu}
 
 "$on_ranks" 1 true >reason 2>&1
 if [ $? -eq 77 ]; then
@@ -15,7 +17,8 @@ if [ $? -eq 77 ]; then
 fi
 
 tiny=(--layers 1 --width 32 --heads 2 --head 16 --mlp 64 --batch 192 --micro-batches 3 --max-doc 64
-    --val-tokens 64 --val-every 0 --report-every 0 --cooldown 0 --device cpu)
+    --val-tokens 64 --val-every 0 --report-every 0 --cooldown 0 --device "$device")
+tiny+=(--comm "${MUSEC_TEST_COMM:-$([ "${MUSEC_TEST_LAUNCHER:-mpirun}" = plain ] && echo tcp || echo auto)}")
 endless=("${tiny[@]}" --steps 1000000 --checkpoint-every 5 --keep 3)
 
 # start.py RANKS RANK SIGNAL ARGUMENT...: starts musec train into `run`, sends one rank the signal once
@@ -36,7 +39,7 @@ def processes():
             state = open("/proc/%s/stat" % pid).read().rsplit(")", 1)[1].split()[0]
         except OSError:
             continue
-        rank = [l.split("=")[1] for l in lines if l.startswith(("OMPI_COMM_WORLD_RANK=", "PMI_RANK="))]
+        rank = [l.split("=")[1] for l in lines if l.startswith(("OMPI_COMM_WORLD_RANK=", "PMI_RANK=", "RANK="))]
         if token in lines and rank and state != "Z":
             found[rank[0]] = int(pid)
     return found
@@ -102,13 +105,15 @@ made=$(sed -n 's/^interrupted after \([0-9]*\) steps.*/\1/p' stdout)
 check "a signal to one rank: a checkpoint of step $made" test -e "$(checkpoint run "$made")"
 whole "a signal to one rank"
 
+if [ "${MUSEC_TEST_ONLY-}" = ends ]; then finish; fi
+
 # ---- what one rank sees ------------------------------------------------------------------------------
 
 # in_rooms.sh LIMIT ARGUMENT...: each rank runs in a directory of its own, where the shards are; LIMIT:
 # the largest file that rank 0 may write, in KiB.
 cat >in_rooms.sh <<'P2'
 #!/usr/bin/env bash
-rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
+rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$RANK}}
 cd "room$rank" || exit 1
 if [ "$rank" -eq 0 ] && [ "$1" -gt 0 ]; then
     trap '' XFSZ

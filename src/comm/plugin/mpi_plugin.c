@@ -70,16 +70,6 @@ static int plugin_finish(void)
 
 static void plugin_abort(int status) { (void)MPI_Abort(MPI_COMM_WORLD, status); }
 
-static int plugin_reduce(void *data, int n, ms_mpi_type type, int root, ms_mpi_request *r)
-{
-    MPI_Request one  = MPI_REQUEST_NULL;
-    int         rank = 0, code = MPI_Comm_rank(data_comm, &rank);
-    if (code != MPI_SUCCESS) return code;
-    code = MPI_Ireduce(rank == root ? MPI_IN_PLACE : data, rank == root ? data : NULL, n,
-                       type_of(type), MPI_SUM, root, data_comm, &one);
-    return keep(code, one, r);
-}
-
 static int plugin_all_reduce(void *data, int n, ms_mpi_type type, ms_mpi_op op, ms_mpi_request *r)
 {
     MPI_Request one  = MPI_REQUEST_NULL;
@@ -154,7 +144,6 @@ const ms_mpi_plugin *musec_mpi_plugin(void)
         .start      = plugin_start,
         .finish     = plugin_finish,
         .abort      = plugin_abort,
-        .reduce     = plugin_reduce,
         .all_reduce = plugin_all_reduce,
         .broadcast  = plugin_broadcast,
         .barrier    = plugin_barrier,

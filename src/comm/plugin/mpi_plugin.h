@@ -15,7 +15,7 @@
 #ifndef MS_COMM_PLUGIN_MPI_PLUGIN_H
 #define MS_COMM_PLUGIN_MPI_PLUGIN_H
 
-enum { MS_MPI_PLUGIN_VERSION = 1 };
+enum { MS_MPI_PLUGIN_VERSION = 2 };
 
 typedef struct ms_mpi_request { /* holds an MPI_Request */
     _Alignas(16) unsigned char raw[16];
@@ -33,8 +33,7 @@ typedef struct ms_mpi_plugin {
     int (*start)(int *rank, int *size, int *serialized);
     int (*finish)(void);
     void (*abort)(int status);
-    /* Collective calls, in the same order on every rank.  reduce: root's `data` gets the result. */
-    int (*reduce)(void *data, int n, ms_mpi_type type, int root, ms_mpi_request *r);
+    /* Collective calls, in the same order on every rank. */
     int (*all_reduce)(void *data, int n, ms_mpi_type type, ms_mpi_op op, ms_mpi_request *r);
     int (*broadcast)(void *data, int bytes, int root, ms_mpi_request *r);
     int (*barrier)(ms_mpi_request *r);

@@ -176,6 +176,20 @@ void ms_cuda_memory_ops(ms_device_ops *table)
     table->now_ms   = cuda_now_ms;
 }
 
+musec_status ms_device_cuda_alloc_host(ms_device *d, size_t bytes, void **out)
+{
+    *out = NULL;
+    (void)ms_cuda_of(d);
+    return ms_cuda_status(d, cudaMallocHost(out, bytes > 0 ? bytes : 1), "page-locked memory");
+}
+
+void ms_device_cuda_free_host(ms_device *d, void *p)
+{
+    if (p == NULL) return;
+    (void)ms_cuda_of(d);
+    (void)cudaFreeHost(p);
+}
+
 /* ---- opening and closing --------------------------------------------------------------------- */
 
 musec_status ms_cuda_check_chip(ms_error *e, const char *chip, int capability)
@@ -329,6 +343,21 @@ void ms_device_cuda_describe(ms_device *d, char *text, size_t bytes)
         libraries[i](d, library, sizeof library);
         used += (size_t)snprintf(text + used, bytes - used, ", %s", library);
     }
+}
+
+void ms_device_cuda_identify(ms_device *d, char text[MS_DEVICE_ID])
+{
+    struct cudaDeviceProp p;
+    const ms_cuda        *c    = ms_cuda_of(d);
+    int                   used = snprintf(text, MS_DEVICE_ID, "GPU ");
+
+    if (cudaGetDeviceProperties(&p, c->index) != cudaSuccess) {
+        snprintf(text, MS_DEVICE_ID, "%s", d->name);
+        return;
+    }
+    for (size_t i = 0; i < sizeof p.uuid.bytes; i++)
+        used += snprintf(text + used, MS_DEVICE_ID - (size_t)used, "%02x",
+                         (unsigned)(unsigned char)p.uuid.bytes[i]);
 }
 
 ms_memory ms_device_cuda_memory(ms_device *d)
