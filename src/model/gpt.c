@@ -510,6 +510,19 @@ done:
     return st;
 }
 
+musec_status ms_gpt_move_losses(ms_gpt *g, ms_vec to, int64_t *tokens)
+{
+    musec_status st;
+
+    *tokens   = g->tokens;
+    g->tokens = 0;
+    TRY(g->d->ops->copy(g->d, row_of(g->acts.loss.data, MUSEC_F64, 2),
+                        row_of(to.data, MUSEC_F64, 2)));
+    TRY(fill_vec(g, 0.0, g->acts.loss));
+done:
+    return st;
+}
+
 musec_status ms_gpt_take(ms_gpt *g, ms_gpt_result *out, double *max_logit)
 {
     double       loss[2];

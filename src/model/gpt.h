@@ -110,6 +110,9 @@ musec_status ms_gpt_zero_grad(ms_gpt *g);
 ms_mat ms_gpt_grads(const ms_gpt *g);
 /* Queues a pass, which adds to the losses, the largest logits and the gradients on the device. */
 musec_status ms_gpt_run(ms_gpt *g, const ms_gpt_batch *batch, const ms_gpt_pass *pass);
+/* Queues that the losses since the last call of this or ms_gpt_take go elsewhere on the device:
+ * objective and loss.  The largest logits stay. */
+musec_status ms_gpt_move_losses(ms_gpt *g, ms_vec to, int64_t *tokens);
 /* Waits, returns the results since the last call, and resets them.  max_logit: NULL or layers *
  * heads doubles. */
 musec_status ms_gpt_take(ms_gpt *g, ms_gpt_result *out, double *max_logit);

@@ -2,8 +2,9 @@
  *
  * A step has the same micro-batches whatever the number of ranks; ranks compute them by turns, and
  * each reads past those of the others.  Where the run is deterministic, gradients (sums.h) and
- * losses are added in the order of micro-batches.  Else every rank accumulates, and sums are those
- * of the communicator. */
+ * losses are added in the order of micro-batches; the losses of each stay on the device until the
+ * last one, so that the host need not wait in between.  Else every rank accumulates, and sums are
+ * those of the communicator. */
 #include "train/gradients.h"
 
 #include <math.h>
@@ -40,6 +41,36 @@ static musec_status take_results(ms_error *e, ms_train *t, double record[RECORD]
     record[0] = result.objective;
     record[1] = result.loss;
     record[2] = (double)result.tokens;
+done:
+    return st;
+}
+
+/* Takes what a pass has found out of the way of the next one. */
+static musec_status move_losses(ms_error *e, ms_train *t, int64_t micro_batch)
+{
+    const ms_vec to     = { t->losses + micro_batch * MS_LOSSES, MS_LOSSES };
+    int64_t      tokens = 0;
+    musec_status st;
+
+    TRY(ms_train_check(e, t->ctx, ms_gpt_move_losses(t->gpt, to, &tokens)));
+    t->records[micro_batch * RECORD + MS_LOSSES] = (double)tokens;
+done:
+    return st;
+}
+
+/* The records of this rank's micro-batches of a step, and its largest logits; waits. */
+static musec_status take_losses(ms_error *e, ms_train *t, int64_t micro_batches)
+{
+    const ms_comm *c   = ms_comm_of(&t->setup);
+    double        *all = t->records + ms_train_records(t) * RECORD; /* behind the records */
+    double         rest[RECORD];
+    musec_status   st;
+
+    TRY(ms_train_check(
+        e, t->ctx, ms_vec_download(t->ctx, (ms_vec){ t->losses, micro_batches * MS_LOSSES }, all)));
+    for (int64_t i = c->rank; i < micro_batches; i += c->size)
+        memcpy(t->records + i * RECORD, all + i * MS_LOSSES, MS_LOSSES * sizeof *all);
+    TRY(take_results(e, t, rest));
 done:
     return st;
 }
@@ -148,10 +179,10 @@ static musec_status run_rounds(ms_error *e, ms_train *t, const ms_step_plan *pla
         if (!sums) continue;
         TRY(agree(e, t, stopped));
         if (*stopped) return MUSEC_OK;
-        if (i + c->rank < micro) TRY(take_results(e, t, t->records + (i + c->rank) * RECORD));
+        if (i + c->rank < micro) TRY(move_losses(e, t, i + c->rank));
         TRY(ms_sums_add(e, t, i, micro));
     }
-    if (sums) return MUSEC_OK;
+    if (sums) return take_losses(e, t, micro);
     TRY(agree(e, t, stopped));
     if (*stopped) return MUSEC_OK;
     TRY(take_results(e, t, t->records + (ptrdiff_t)c->rank * RECORD));

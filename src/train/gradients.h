@@ -6,7 +6,7 @@
 #include "train/train.h"
 
 /* The losses of a micro-batch, or of all of a rank: objective, loss, number of tokens. */
-enum { MS_LOSS_RECORD = 3 };
+enum { MS_LOSS_RECORD = 3, MS_LOSSES = 2 };
 /* The records that a step may have. */
 int64_t ms_train_records(const ms_train *t);
 

@@ -209,6 +209,10 @@ musec_status ms_train_build_model(ms_error *e, ms_train *t, int64_t max_tokens)
     TRY(ms_train_deal(e, t, &t->owner));
     TRY(ms_train_pieces(e, t));
     TRY(ms_sums_create(e, t, &t->sums));
+    TRY(ms_train_check(e, t->ctx,
+                       t->ctx->ops->alloc(t->ctx,
+                                          (size_t)ms_train_records(t) * MS_LOSSES * sizeof(double),
+                                          (void **)&t->losses)));
     TRY(ms_train_build_optim(e, &t->cfg, t->gpt, t->ctx, ms_comm_of(&t->setup), t->owner,
                              &t->optim));
 done:
@@ -218,6 +222,7 @@ done:
 void ms_train_teardown_model(ms_train *t)
 {
     musec_optim_destroy(t->optim);
+    if (t->ctx != NULL) t->ctx->ops->free(t->ctx, t->losses);
     ms_sums_destroy(t->sums);
     ms_gpt_destroy(t->gpt);
     free(t->grad_pieces);
@@ -227,6 +232,7 @@ void ms_train_teardown_model(ms_train *t)
     t->n_pieces                       = 0;
     t->owner                          = NULL;
     t->optim                          = NULL;
+    t->losses                         = NULL;
     t->sums                           = NULL;
     t->gpt                            = NULL;
 }
@@ -348,7 +354,8 @@ musec_status ms_train_build(ms_error *e, ms_train *t, int64_t max_tokens)
     TRY(ms_train_build_model(e, t, max_tokens > 0 ? max_tokens : t->schedule.max_tokens));
     t->grads     = calloc(ms_gpt_n_params(t->gpt), sizeof *t->grads);
     t->max_logit = calloc((size_t)(model->layers * model->heads), 2 * sizeof *t->max_logit);
-    t->records   = calloc((size_t)ms_train_records(t), MS_LOSS_RECORD * sizeof *t->records);
+    t->records =
+        calloc((size_t)ms_train_records(t), (MS_LOSS_RECORD + MS_LOSSES) * sizeof *t->records);
     if (t->grads == NULL || t->max_logit == NULL || t->records == NULL)
         return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
     t->pass_logit = t->max_logit + model->layers * model->heads;

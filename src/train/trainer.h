@@ -35,7 +35,8 @@ struct ms_train {
     musec_optim    *optim;
     musec_view     *grads; /* by the optimizer's index: those of this rank */
     struct ms_sums *sums;
-    double         *records; /* of the losses of a step (gradients.h) */
+    double         *records; /* of the losses of a step (gradients.h), then host memory for: */
+    double         *losses;  /* of its micro-batches, on the device */
     /* Of a run on several ranks (ranks.h): owners by parameter, and the pieces of weights and
      * gradients; else NULL. */
     int                  *owner;
