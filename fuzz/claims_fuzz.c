@@ -36,13 +36,14 @@ static const char *const ends[]       = { "done",    "done", "done",        "div
 
 static size_t put_group(char *text, size_t bytes, const char *name, unsigned a, unsigned b)
 {
-    const double norm = (double)(a % 16) * 4.0, ratio = b % 8 == 7 ? NAN : (double)b / 64.0;
-    const int    n =
+    const double   norm = (double)(a % 16) * 4.0, ratio = b % 8 == 7 ? NAN : (double)b / 64.0;
+    const unsigned sixteenths = a / 16;
+    const int      n =
         snprintf(text, bytes,
                  "\"%s\": {\"w_norm\": %g, \"u_norm\": %g, \"u_rms\": %g, \"u_erank\": %u, "
                  "\"u_gain\": 1, \"sigma1_over_d\": %s%g, \"share_above\": %g}",
                  name, norm, norm / 2.0, norm / 8.0, b, isnan(ratio) ? "null, \"x\": " : "",
-                 isnan(ratio) ? 0.0 : ratio, (double)(a / 16) / 16.0);
+                 isnan(ratio) ? 0.0 : ratio, (double)sixteenths / 16.0);
     return (size_t)n < bytes ? (size_t)n : bytes - 1;
 }
 

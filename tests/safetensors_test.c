@@ -480,7 +480,8 @@ TEST(files_that_cannot_be_written_are_refused)
 
 static int fstat_calls, fstat_fails_at;
 
-/* In place of the C library's. */
+/* In place of the C library's.
+ * NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): that one's are reserved */
 int fstat(int fd, struct stat *out)
 {
     char path[64];
