@@ -53,8 +53,9 @@ static const struct {
     { 1024, DOCS_EQUAL, 0.0, 1.0, 4096 },
     { 128, DOCS_EQUAL, 0.0, 1.0, 4096 },
     { 3456, DOCS_EQUAL, 0.0, 1.0, 4096 },
+    { WIDE, DOCS_EQUAL, 0.0, 1.0, 896 },
 };
-_Static_assert(COUNT(variants) == OP_ATTENTION_VARIANTS + 6, "op_network.h");
+_Static_assert(COUNT(variants) == OP_ATTENTION_VARIANTS + 7, "op_network.h");
 
 static int64_t doc_start(const op_case *c, int64_t i)
 {

@@ -104,6 +104,7 @@ static const struct {
     { 130, 6, 2, 3, false, 8 },   { 257, 6, 2, 3, true, 0 },   { 257, 6, 1, 0, false, 1 },
     { 257, 6, 3, 0, true, 2 },    { 257, 6, 1, 1, false, 6 },  { 257, 6, 1, 0, false, 7 },
     { 257, 64, 1, 0, false, 3 },  { 257, 64, 2, 0, true, 2 },  { 530, 128, 1, 0, true, 4 },
+    { 391, 128, 2, 8, true, 1 },  { 300, 128, 1, 0, true, 3 },
 };
 static const char *const attentions[] = { "attention", "attention_grad" };
 

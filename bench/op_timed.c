@@ -179,6 +179,9 @@ static const timed on_gpu[] = {
     { "attention", TOKENS, 128, 0, 8, .in = BF16, .variant = 13, .fused = true }, /* 128, 4096 */
     { "attention", TOKENS, 128, 0, 8, .in = BF16, .variant = 14, .fused = true }, /* 3456, 4096 */
     { "attention", TOKENS, 128, 0, 16, .in = BF16, .variant = 12, .fused = true },
+    { "attention", TOKENS, 128, 0, 6, .in = BF16, .variant = 15,
+      .fused = true }, /* documents of 896 */
+    { "attention", TOKENS, 64, 0, 12, .in = BF16, .variant = 11, .fused = true },
     { "attention_grad", TOKENS, 128, 0, 6, .in = BF16 | F16, .variant = 11,
       .fused = true }, /* window 1024, documents of 2048 */
     { "attention_grad", TOKENS, 128, 0, 8, .in = BF16, .variant = 12,
@@ -188,6 +191,7 @@ static const timed on_gpu[] = {
     { "attention_grad", TOKENS, 128, 0, 8, .in = BF16, .variant = 14,
       .fused = true }, /* 3456, 4096 */
     { "attention_grad", TOKENS, 128, 0, 16, .in = BF16, .variant = 12, .fused = true },
+    { "attention_grad", TOKENS, 128, 0, 6, .in = BF16, .variant = 15, .fused = true },
     { "upload", 8192, 8192, 0, 1, .in = F32 },
     { "download", 8192, 8192, 0, 1, .in = F32 },
     { "eigh", 768, 768, 768, 1, .in = F32 | F64, .slow = true },

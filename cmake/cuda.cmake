@@ -100,7 +100,7 @@ target_link_libraries(musec_dependencies INTERFACE $<LINK_ONLY:CUDA::cudart_stat
 
 # Files that include hopper.cuh, which asks for MS_CUDA_HOPPER.
 set(hopper_sources ${cuda_sources})
-list(FILTER hopper_sources INCLUDE REGEX "/(hopper_gemm_[0-9x]+|attention_wgmma_grad)\\.cu$")
+list(FILTER hopper_sources INCLUDE REGEX "/(hopper_gemm_[0-9x]+|attention_wgmma(_grad)?)\\.cu$")
 list(REMOVE_ITEM cuda_sources ${hopper_sources})
 add_library(musec_hopper OBJECT ${hopper_sources})
 target_include_directories(musec_hopper PRIVATE include src)

@@ -1,7 +1,7 @@
-/* device_fused_attention_test.c - attention by cuDNN, and its gradient by our kernel for Hopper,
- * against the CPU in float64 or float32.  The cases have documents and windows of many lengths,
- * heads side by side in wider rows, gradients in another layout, and more blocks than the chip has
- * multiprocessors.
+/* device_fused_attention_test.c - attention and its gradient by cuDNN and by our kernels for
+ * Hopper, against the CPU in float64 or float32.  The cases have documents and windows of many
+ * lengths, heads side by side in wider rows, gradients in another layout, and more blocks than the
+ * chip has multiprocessors.
  *
  * Operands have 16 bits and are read exactly.  Rounded are the weights p and ds, to 16 bits before
  * their products, the results, and out, from which D is computed.  So a row is off by a few eps of
@@ -27,33 +27,42 @@ typedef struct kind {
     double      sharpness;                      /* scale, times the root of head */
     bool        known;                          /* the documents, on the host */
     bool        apart; /* dq and dk have wider rows than q and k: cuDNN refuses them */
+    double      softcap;
 } kind;
 
 static const kind wgmma_kinds[] = {
-    { MUSEC_BF16, 1, 1, 128, 10, 0, 1.0, true, false },
-    { MUSEC_BF16, 1, 3, 64, 0, 8, 1.0, false, false },
-    { MUSEC_F16, 63, 2, 128, INT64_MAX, 0, 1.0, true, false },
-    { MUSEC_F16, 64, 2, 64, INT64_MAX, 0, 1.0, false, false },
-    { MUSEC_BF16, 65, 2, 128, 3, 0, 1.0, true, false },
-    { MUSEC_BF16, 129, 2, 128, INT64_MAX, 16, 1.0, false, false },
-    { MUSEC_BF16, 700, 3, 128, INT64_MAX, 0, 2.0, true, false },
-    { MUSEC_BF16, 700, 3, 128, 100, 8, 2.0, false, false },
-    { MUSEC_BF16, 700, 3, 64, 64, 0, -2.0, true, false },
-    { MUSEC_BF16, 701, 2, 128, 0, 0, 1.0, true, false },
-    { MUSEC_F16, 701, 2, 64, 200, 0, 1.0, false, false },
-    { MUSEC_F16, 1601, 2, 128, 63, 0, -1.0, false, false },
-    { MUSEC_BF16, 8200, 4, 128, 1024, 0, 1.0, true, false },
-    { MUSEC_F16, 8129, 3, 64, 300, 24, 1.0, true, false },
+    { MUSEC_BF16, 1, 1, 128, 10, 0, 1.0, true, false, 0.0 },
+    { MUSEC_BF16, 1, 3, 64, 0, 8, 1.0, false, false, 0.0 },
+    { MUSEC_F16, 63, 2, 128, INT64_MAX, 0, 1.0, true, false, 0.0 },
+    { MUSEC_F16, 64, 2, 64, INT64_MAX, 0, 1.0, false, false, 0.0 },
+    { MUSEC_BF16, 65, 2, 128, 3, 0, 1.0, true, false, 0.0 },
+    { MUSEC_BF16, 129, 2, 128, INT64_MAX, 16, 1.0, false, false, 0.0 },
+    { MUSEC_BF16, 700, 3, 128, INT64_MAX, 0, 2.0, true, false, 0.0 },
+    { MUSEC_BF16, 700, 3, 128, 100, 8, 2.0, false, false, 0.0 },
+    { MUSEC_BF16, 700, 3, 64, 64, 0, -2.0, true, false, 0.0 },
+    { MUSEC_BF16, 701, 2, 128, 0, 0, 1.0, true, false, 0.0 },
+    { MUSEC_F16, 701, 2, 64, 200, 0, 1.0, false, false, 0.0 },
+    { MUSEC_F16, 1601, 2, 128, 63, 0, -1.0, false, false, 0.0 },
+    { MUSEC_BF16, 8200, 4, 128, 1024, 0, 1.0, true, false, 0.0 },
+    { MUSEC_F16, 8129, 3, 64, 300, 24, 1.0, true, false, 0.0 },
+};
+
+/* Forward alone. */
+static const kind capped_kinds[] = {
+    { MUSEC_BF16, 65, 2, 128, 3, 0, 4.0, true, false, 1.5 },
+    { MUSEC_BF16, 700, 3, 128, INT64_MAX, 8, 4.0, false, false, 1.5 },
+    { MUSEC_F16, 1601, 2, 64, 200, 0, 4.0, true, false, 3.0 },
+    { MUSEC_F16, 8129, 3, 128, 1024, 0, 1.0, true, false, 30.0 },
 };
 
 static const kind dnn_kinds[] = {
-    { MUSEC_BF16, 700, 3, 128, INT64_MAX, 0, 2.0, true, false },
-    { MUSEC_BF16, 700, 3, 128, 100, 0, 2.0, true, false },
-    { MUSEC_BF16, 700, 3, 128, 100, 0, 2.0, true, true },
-    { MUSEC_BF16, 700, 3, 128, 0, 0, 2.0, true, false },
-    { MUSEC_F16, 700, 4, 64, 200, 0, 2.0, true, false },
-    { MUSEC_F16, 701, 2, 64, INT64_MAX, 0, 2.0, true, true },
-    { MUSEC_BF16, 1, 2, 128, 10, 0, 2.0, true, false },
+    { MUSEC_BF16, 700, 3, 128, INT64_MAX, 0, 2.0, true, false, 0.0 },
+    { MUSEC_BF16, 700, 3, 128, 100, 0, 2.0, true, false, 0.0 },
+    { MUSEC_BF16, 700, 3, 128, 100, 0, 2.0, true, true, 0.0 },
+    { MUSEC_BF16, 700, 3, 128, 0, 0, 2.0, true, false, 0.0 },
+    { MUSEC_F16, 700, 4, 64, 200, 0, 2.0, true, false, 0.0 },
+    { MUSEC_F16, 701, 2, 64, INT64_MAX, 0, 2.0, true, true, 0.0 },
+    { MUSEC_BF16, 1, 2, 128, 10, 0, 2.0, true, false, 0.0 },
 };
 
 static const int32_t doc_lengths[] = { 5, 1, 130, 128, 1, 63, 300, 1000, 2048, INT32_MAX / 2 };
@@ -116,6 +125,7 @@ static attending attending_make(ms_device *d, const kind *c, musec_dtype t, cons
     }
     a.x.a.scale   = c->sharpness / sqrt((double)c->head);
     a.x.a.window  = c->window;
+    a.x.a.softcap = c->softcap;
     a.x.a.doc     = ids_make(d, doc, c->rows);
     a.x.max_logit = vec_make(d, none, c->heads);
     free(doc);
@@ -260,7 +270,46 @@ TEST(dnn_agrees_with_float64_and_caches_its_plans)
     CHECK(then == first, "%zu plans, then %zu", first, then);
 }
 
-/* ---- the gradient for Hopper ----------------------------------------------------------------- */
+/* ---- for Hopper ------------------------------------------------------------------------------ */
+
+/* Runs attention twice and expects the same bits.  Outputs are NaN before each run. */
+static void run_forward(attending *a, size_t at)
+{
+    stack *results[] = { &a->out, &a->lse };
+    void  *first[]   = { check_alloc(a->out.bytes), check_alloc(a->lse.bytes) };
+    for (int run = 0; run < 2; run++) {
+        for (int i = 0; i < 2; i++) {
+            memset(results[i]->host.data, 0xff, results[i]->bytes);
+            stack_send(results[i]);
+        }
+        CHECK_OK(a->d, ms_cuda_attention_wgmma(a->d, &a->x));
+        for (int i = 0; i < 2; i++) {
+            stack_receive(results[i]);
+            if (run == 0) memcpy(first[i], results[i]->host.data, results[i]->bytes);
+            CHECK(memcmp(first[i], results[i]->host.data, results[i]->bytes) == 0,
+                  "case %zu: other bits again", at);
+        }
+    }
+    free(first[0]), free(first[1]);
+}
+
+static void check_forward(ms_device *gpu, ms_device *cpu, const kind *c, size_t at)
+{
+    const int64_t wide      = c->heads * c->head;
+    attending     got       = attending_make(gpu, c, c->dtype, NULL);
+    attending     want      = reference(cpu, c, MUSEC_F32, &got);
+    bool          supported = false;
+    CHECK_OK(gpu, ms_cuda_attention_wgmma_supports(gpu, &got.x, &supported));
+    CHECK(supported == (c->sharpness > 0.0), "case %zu", at);
+    if (supported) {
+        run_forward(&got, at);
+        compare_outputs(c, at, &got, &want);
+        for (int64_t i = 0; i < c->rows; i++) /* unused columns are still NaN */
+            for (int64_t j = 0; j < c->pad; j++)
+                CHECK(isnan(ms_at(got.out.host, 0, i, wide + j)), "case %zu: it writes beside", at);
+    }
+    attending_free(&got), attending_free(&want);
+}
 
 /* Runs the gradient twice and expects the same bits.  Outputs are NaN before each run. */
 static void run_grad(attending *a, size_t at)
@@ -295,7 +344,7 @@ static void run_grad(attending *a, size_t at)
 static bool by_wgmma(ms_device *gpu, const ms_cuda_attn *x)
 {
     bool supported = false;
-    CHECK_OK(gpu, ms_cuda_attention_wgmma_supports(gpu, x, &supported));
+    CHECK_OK(gpu, ms_cuda_attention_wgmma_grad_supports(gpu, x, &supported));
     return supported;
 }
 
@@ -326,6 +375,17 @@ static ms_device *open_gpu(void)
         SKIP("the chip is no Hopper");
     }
     return gpu;
+}
+
+TEST(wgmma_agrees_with_float32)
+{
+    ms_device *gpu = open_gpu(), *cpu = check_open("cpu");
+    for (size_t i = 0; i < COUNT(wgmma_kinds); i++)
+        check_forward(gpu, cpu, &wgmma_kinds[i], i);
+    for (size_t i = 0; i < COUNT(capped_kinds); i++)
+        check_forward(gpu, cpu, &capped_kinds[i], COUNT(wgmma_kinds) + i);
+    musec_ctx_destroy(gpu);
+    musec_ctx_destroy(cpu);
 }
 
 TEST(wgmma_grad_agrees_with_float32)

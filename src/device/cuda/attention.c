@@ -1,13 +1,16 @@
 /* attention.c - attention: which implementation computes it.
  *
- * Forward, cuDNN is used where it supports the operands, else tensor-core kernels of our own
- * (16-bit heads of 64 or 128), else the kernels for any operands.  For gradients, kernels for
- * Hopper come before cuDNN's: they add in a fixed order and take two thirds of the time
- * (bench/results/h200.md).  All store the same logsumexp, so the gradient need not be computed by
- * the implementation that computed the output. */
+ * Kernels of our own for Hopper come first (16-bit heads of 64 or 128): the gradient's take two
+ * thirds of cuDNN's time and add in a fixed order, the forward ones are faster where queries see at
+ * most OWN_REACH keys (bench/results/h200.md).  Then cuDNN is used where it supports the operands,
+ * else kernels for the tensor cores of any chip, else those for any operands.  All store the same
+ * logsumexp, so the gradient need not be computed by the implementation that computed the
+ * output. */
 #include <assert.h>
 
 #include "device/cuda/cuda.h"
+
+enum { OWN_REACH = 2048 };
 
 static bool is_like(ms_mat x, ms_mat y)
 {
@@ -32,12 +35,15 @@ static musec_status cuda_attention(ms_device *d, ms_attn a, ms_mat q, ms_mat k, 
     const ms_cuda_attn x = {
         .a = a, .q = q, .k = k, .v = v, .out = out, .lse = lse, .max_logit = max_logit
     };
-    bool         by_dnn = false;
-    musec_status st     = MUSEC_OK;
+    bool         by_wgmma = false, by_dnn = false;
+    musec_status st = MUSEC_OK;
     assert(is_attention(&x) && max_logit.count == q.count);
     if (is_empty(q)) return MUSEC_OK;
+    TRY(ms_cuda_attention_wgmma_supports(d, &x, &by_wgmma));
+    if (by_wgmma && ms_cuda_attn_reach(&x) <= OWN_REACH) return ms_cuda_attention_wgmma(d, &x);
     TRY(ms_cuda_attention_dnn_supports(d, &x, false, &by_dnn));
     if (by_dnn) return ms_cuda_attention_dnn(d, &x);
+    if (by_wgmma) return ms_cuda_attention_wgmma(d, &x);
     if (ms_cuda_attention_mma_supports(d, &x, false)) return ms_cuda_attention_mma(d, &x);
     return ms_cuda_attention_fallback(d, &x);
 done:
@@ -63,7 +69,7 @@ static musec_status cuda_attention_grad(ms_device *d, ms_attn a, ms_mat q, ms_ma
     assert(is_attention(&x) && is_like(q, dout));
     assert(is_like(q, dq) && is_like(q, dk) && is_like(q, dv));
     if (is_empty(q)) return MUSEC_OK;
-    TRY(ms_cuda_attention_wgmma_supports(d, &x, &by_wgmma));
+    TRY(ms_cuda_attention_wgmma_grad_supports(d, &x, &by_wgmma));
     if (by_wgmma) return ms_cuda_attention_wgmma_grad(d, &x);
     TRY(ms_cuda_attention_dnn_supports(d, &x, true, &by_dnn));
     if (by_dnn) return ms_cuda_attention_dnn_grad(d, &x);

@@ -103,14 +103,6 @@ static __device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4]
 
 #undef MMA
 
-/* NaN if either is. */
-static __device__ inline float max_nan(float a, float b)
-{
-    float c;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
-    return c;
-}
-
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
 /* These return a lane's address for ldmatrix in the first 16 rows and 16 columns of a tile,
@@ -229,39 +221,7 @@ static __device__ inline void store_rows(const float (&x)[ROWS16][HEAD / 8][4],
     }
 }
 
-/* ---- logits in base 2 ------------------------------------------------------------------------ */
-
-/* exp(z) = exp2(rate s) of a product s, or with a cap exp2(top - 2 top / (1 + exp2(rate s))): the
- * exponent is top tanh(rate s ln 2 / 2), to an absolute error of a few eps of top. */
-struct exponent {
-    float rate, top;
-};
-
-static inline exponent exponent_of(double scale, double softcap)
-{
-    const double log2_e = 1.4426950408889634;
-    exponent     e;
-    e.rate = (float)(softcap > 0.0 ? 2.0 * scale * log2_e / softcap : scale * log2_e);
-    e.top  = (float)(softcap * log2_e);
-    return e;
-}
-
-/* share <- 1 / (1 + exp2(rate s)); the slope of the cap is 4 share (1 - share) */
-static __device__ inline float cap_logit(exponent e, float s, float &share)
-{
-    share = rcp_approx(1.0f + exp2_approx(e.rate * s));
-    return e.top - 2.0f * e.top * share;
-}
-
-/* Returns the weight of a product relative to exp2(base), 0 for a product of -infinity.  share is
- * set only where there is a cap. */
-template <bool CAP>
-static __device__ inline float weight_of(exponent e, float s, float base, float &share)
-{
-    if (!CAP) return exp2_approx(e.rate * s - base);
-    const float z = cap_logit(e, s, share);
-    return s == -CUDART_INF_F ? 0.0f : exp2_approx(z - base);
-}
+/* ---- the mask ------------------------------------------------------------------------------- */
 
 /* For a negative scale: waits for so many bytes of 16-bit numbers in shared memory and negates
  * them.  A barrier must follow. */

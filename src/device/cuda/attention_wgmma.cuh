@@ -1,5 +1,5 @@
-/* attention_wgmma.cuh - what the Hopper kernels of attention's gradient are made of: tiles, their
- * products, weights as fragments, rows to memory.
+/* attention_wgmma.cuh - what the Hopper kernels of attention and its gradient are made of: tiles,
+ * their products, weights as fragments, rows to memory.
  *
  * A tile is SIDE rows of one head in shared memory, in swizzled tiles of 64 columns (hopper.cuh),
  * as TMA leaves them; rows beyond the end are zeros.  As it lies it is a K-major operand, for
@@ -44,6 +44,12 @@ struct grad_args {
 static __device__ inline int place_in_tile(int row)
 {
     return row % 8 / 2 * 16 + row / 8 * 2 + row % 2;
+}
+
+/* Does x lie as TMA takes it? */
+static inline bool has_tma_layout(const ms_mat &x)
+{
+    return x.ptrs == NULL && is_vector(&x) && x.ld > 0 && (x.count == 1 || x.stride > 0);
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -123,12 +129,14 @@ static __device__ inline void skip_stages(const pipeline &p, pipeline_state<Stag
 
 /* ---- rows to memory -------------------------------------------------------------------------- */
 
-/* Stores a warpgroup's 64 rows times `factor` to rows first, first + 1, ... of a head, up to row
- * `rows`.  Two lanes exchange words of two blocks of 8 columns, so that four lanes write 32
- * contiguous bytes.  me: the thread's number in its warpgroup */
+/* Stores a warpgroup's 64 rows to rows first, first + 1, ... of a head, up to row `rows`, a
+ * thread's upper row times factor[0] and its lower one times factor[1].  Two lanes exchange words
+ * of two blocks of 8 columns, so that four lanes write 32 contiguous bytes.  me: the thread's
+ * number in its warpgroup */
 template <typename T, int N>
-static __device__ inline void store_tile(const float (&d)[N], float factor, const head_stack &to,
-                                         int head, int first, int rows, uint32_t me)
+static __device__ inline void store_tile(const float (&d)[N], const float (&factor)[2],
+                                         const head_stack &to, int head, int first, int rows,
+                                         uint32_t me)
 {
     const int  lane = (int)me % WARP, row = first + (int)me / WARP * 16 + lane / 4;
     const bool odd = lane % 2 != 0;
@@ -139,8 +147,8 @@ static __device__ inline void store_tile(const float (&d)[N], float factor, cons
 #pragma unroll
         for (int j = 0; j < N / 4; j += 2) {
             const int      e     = 4 * j + 2 * h;
-            const uint32_t left  = pack_pair<T>(d[e] * factor, d[e + 1] * factor);
-            const uint32_t right = pack_pair<T>(d[e + 4] * factor, d[e + 5] * factor);
+            const uint32_t left  = pack_pair<T>(d[e] * factor[h], d[e + 1] * factor[h]);
+            const uint32_t right = pack_pair<T>(d[e + 4] * factor[h], d[e + 5] * factor[h]);
             const uint32_t other = __shfl_xor_sync(ALL_LANES, odd ? left : right, 1);
             if (there)
                 *(uint2 *)(at + h * 8 * to.ld + j * 8) =

@@ -111,23 +111,10 @@ static musec_status kernels_usable(ms_device *d, bool *usable)
     return is_usable(d, MS_CUDA_ATTENTION_GRAD, all, 8, by_key<128>::BYTES, usable);
 }
 
-static bool has_layout(const ms_mat &x)
-{
-    return x.ptrs == NULL && is_vector(&x) && x.ld > 0 && (x.count == 1 || x.stride > 0);
-}
-
-/* Returns how many rows back a query sees at most. */
-static int64_t reach_of(const ms_cuda_attn *x)
-{
-    int64_t rows = x->q.rows - 1;
-    if (x->a.longest > 0 && x->a.longest - 1 < rows) rows = x->a.longest - 1;
-    return x->a.window < rows ? x->a.window : rows;
-}
-
 static int64_t heads_at_once(const ms_cuda_attn *x)
 {
     const int64_t most =
-        (int64_t)((uint64_t)MS_ATTN_DS_MAX / ms_attn_ds_bytes(x->q.rows, reach_of(x)));
+        (int64_t)((uint64_t)MS_ATTN_DS_MAX / ms_attn_ds_bytes(x->q.rows, ms_cuda_attn_reach(x)));
     if (most == 0) return 0;
     const int64_t times = (x->q.count - 1) / most + 1;
     return (x->q.count - 1) / times + 1;
@@ -159,12 +146,13 @@ static bool supports_shape(const ms_cuda_attn *x)
     if (x->q.count > INT32_MAX / ms_attn_tiles(x->q.rows)) return false;
     if (!std::isnormal(rate)) return false;
     for (int i = 0; i < 8; i++)
-        if (!has_layout(*all[i])) return false;
+        if (!has_tma_layout(*all[i])) return false;
     const int64_t at_once = heads_at_once(x);
     return at_once > 0 && (x->q.count - 1) / at_once < MS_ATTN_CHUNKS;
 }
 
-musec_status ms_cuda_attention_wgmma_supports(ms_device *d, const ms_cuda_attn *x, bool *supported)
+musec_status ms_cuda_attention_wgmma_grad_supports(ms_device *d, const ms_cuda_attn *x,
+                                                   bool *supported)
 {
     const musec_status st = supports_heads(d, x->q.dtype, x->q.cols, x->a.softcap, supported);
     if (*supported) *supported = supports_shape(x);
@@ -201,7 +189,7 @@ musec_status ms_cuda_attention_wgmma_grad(ms_device *d, const ms_cuda_attn *x)
     const ms_mat  *of[4] = { &x->q, &x->k, &x->v, &x->dout };
     const ms_cuda *cuda  = ms_cuda_of(d);
     const ms_mark  mark  = ms_arena_mark(&d->scratch);
-    const int64_t  rows = x->q.rows, reach = reach_of(x);
+    const int64_t  rows = x->q.rows, reach = ms_cuda_attn_reach(x);
     const size_t   tiles   = (size_t)ms_attn_tiles(rows);
     const size_t   at_once = (size_t)heads_at_once(x);
     const size_t   stats   = (size_t)ms_attn_stat_bytes(x->q.count, rows);
@@ -211,7 +199,7 @@ musec_status ms_cuda_attention_wgmma_grad(ms_device *d, const ms_cuda_attn *x)
     grad_args    g          = {};
     CUtensorMap  maps[4];
     musec_status st = MUSEC_OK;
-    for (int i = 0; i < 4; i++) /* has_layout ensures that TMA takes them */
+    for (int i = 0; i < 4; i++) /* has_tma_layout ensures that TMA takes them */
         if (!make_tensor_map(cuda, *of[i], SIDE, &maps[i]))
             return ms_fail(&d->error, MUSEC_EDEVICE, "%s: attention_grad: no tensor map", d->name);
     for (int i = 0; i < 5 && st == MUSEC_OK; i++)

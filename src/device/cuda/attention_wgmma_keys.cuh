@@ -294,9 +294,10 @@ static __device__ inline void make_keys(const grad_args &g, const key_smem &r,
         walk_queries<T, HEAD>(dk, dv, g, r, group, me, b, current.more + group * SIDE,
                               (uint4 *)weights_at(g, b.head, tile, tile) + me, &from);
         skip_stages(r, &from, b.tiles - b.end[group]);
-        const int head = g.first + b.head, row = b.first + group * SIDE;
-        store_tile<T>(dk, (float)g.j.scale, g.j.dk, head, row, g.j.rows, me);
-        store_tile<T>(dv, 1.0f, g.j.dv, head, row, g.j.rows, me);
+        const int   head = g.first + b.head, row = b.first + group * SIDE;
+        const float scale[2] = { (float)g.j.scale, (float)g.j.scale }, one[2] = { 1.0f, 1.0f };
+        store_tile<T>(dk, scale, g.j.dk, head, row, g.j.rows, me);
+        store_tile<T>(dv, one, g.j.dv, head, row, g.j.rows, me);
     }
 }
 

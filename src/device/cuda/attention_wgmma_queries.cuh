@@ -138,7 +138,8 @@ static __device__ inline void make_queries(const grad_args &g, const query_block
         ++from;
     }
     fence_accumulators(dq);
-    store_tile<T>(dq, (float)g.j.scale, g.j.dq, g.first + b.head, own * SIDE, g.j.rows, me);
+    const float scale[2] = { (float)g.j.scale, (float)g.j.scale };
+    store_tile<T>(dq, scale, g.j.dq, g.first + b.head, own * SIDE, g.j.rows, me);
 }
 
 #endif

@@ -33,6 +33,7 @@ enum {
 typedef enum ms_cuda_hopper {
     MS_CUDA_GEMM_1X1,
     MS_CUDA_GEMM_2X1,
+    MS_CUDA_ATTENTION,
     MS_CUDA_ATTENTION_GRAD,
     MS_CUDA_HOPPER_KINDS
 } ms_cuda_hopper;
@@ -106,8 +107,8 @@ musec_status ms_cuda_library_open(ms_error *e, const char *purpose, const char *
                                   const ms_cuda_symbol *symbols, size_t n_symbols, void **out);
 void         ms_cuda_library_close(void *library); /* accepts NULL */
 
-/* Starts a thread that opens the libraries that training will need, hundreds of megabytes, while
- * the driver initialises the device. */
+/* Starts a thread that opens cuBLASLt, hundreds of megabytes, while the driver initialises the
+ * device. */
 void ms_cuda_library_preload(ms_cuda *c);
 void ms_cuda_library_preload_join(ms_cuda *c); /* waits for the thread, if there is one */
 
@@ -146,7 +147,7 @@ void ms_cuda_blas_describe(ms_device *d, char *text, size_t bytes);
 void ms_cuda_solver_describe(ms_device *d, char *text, size_t bytes);
 void ms_cuda_dnn_describe(ms_device *d, char *text, size_t bytes);
 
-/* ---- attention: four implementations, operands as in the op table ---------------------------- */
+/* ---- attention: five implementations, operands as in the op table ---------------------------- */
 
 typedef struct ms_cuda_attn {
     ms_attn a;
@@ -155,19 +156,29 @@ typedef struct ms_cuda_attn {
     ms_mat  dout, dq, dk, dv; /* backward */
 } ms_cuda_attn;
 
+/* Returns how many keys before its own a query sees at most. */
+static inline int64_t ms_cuda_attn_reach(const ms_cuda_attn *x)
+{
+    int64_t rows = x->q.rows - 1;
+    if (x->a.longest > 0 && x->a.longest - 1 < rows) rows = x->a.longest - 1;
+    return x->a.window < rows ? x->a.window : rows;
+}
+
 /* Does the implementation support these operands on this device?  Where that cannot be told, for
  * want of memory or because the device is lost, the status says so: another implementation would
  * give other bits. */
 musec_status ms_cuda_attention_dnn_supports(ms_device *d, const ms_cuda_attn *x, bool backward,
                                             bool *supported);
 bool         ms_cuda_attention_mma_supports(ms_device *d, const ms_cuda_attn *x, bool backward);
-musec_status ms_cuda_attention_wgmma_supports(ms_device *d, const ms_cuda_attn *x,
-                                              bool *supported); /* backward alone */
+musec_status ms_cuda_attention_wgmma_supports(ms_device *d, const ms_cuda_attn *x, bool *supported);
+musec_status ms_cuda_attention_wgmma_grad_supports(ms_device *d, const ms_cuda_attn *x,
+                                                   bool *supported);
 
 musec_status ms_cuda_attention_dnn(ms_device *d, const ms_cuda_attn *x); /* attention_dnn.c */
 musec_status ms_cuda_attention_dnn_grad(ms_device *d, const ms_cuda_attn *x);
 musec_status ms_cuda_attention_mma(ms_device *d, const ms_cuda_attn *x);      /* attention_mma.cu */
 musec_status ms_cuda_attention_mma_grad(ms_device *d, const ms_cuda_attn *x); /* ..._grad.cu */
+musec_status ms_cuda_attention_wgmma(ms_device *d, const ms_cuda_attn *x); /* attention_wgmma.cu */
 musec_status ms_cuda_attention_wgmma_grad(ms_device *d, const ms_cuda_attn *x);
 musec_status ms_cuda_attention_fallback(ms_device          *d,
                                         const ms_cuda_attn *x); /* attention_fallback.cu */

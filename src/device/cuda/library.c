@@ -87,28 +87,20 @@ void ms_cuda_library_close(void *library)
 
 /* ---- preloading ------------------------------------------------------------------------------ */
 
-/* cuBLASLt, then cuDNN, which opens its sublibraries by these names when it makes its first
- * plan.  All stay open until the program ends. */
-static const char *const preloaded[][3] = { { "libcublasLt.so.13", "libcublasLt.so.12", NULL },
-                                            { "libcudnn.so.9", NULL },
-                                            { "libcudnn_graph.so.9", NULL },
-                                            { "libcudnn_heuristic.so.9", NULL },
-                                            { "libcudnn_engines_runtime_compiled.so.9", NULL },
-                                            { "libcudnn_engines_precompiled.so.9", NULL } };
+/* It stays open until the program ends. */
+static const char *const preloaded[] = { "libcublasLt.so.13", "libcublasLt.so.12", NULL };
 
 static void *preload(void *arg)
 {
-    const ms_cuda *c = arg;
-    const size_t   n = c->capability == MS_CUDA_CHIP_DNN ? COUNT(preloaded) : 1;
-    char           said[SAID];
-    for (size_t i = 0; i < n; i++)
-        (void)open_first(preloaded[i], said); /* who needs one opens it again, and says why not */
+    char said[SAID];
+    (void)arg;
+    (void)open_first(preloaded, said); /* who needs it opens it again, and says why not */
     return NULL;
 }
 
 void ms_cuda_library_preload(ms_cuda *c)
 {
-    c->is_preloading = ms_thread_start(&c->preloader, preload, c) == 0;
+    c->is_preloading = ms_thread_start(&c->preloader, preload, NULL) == 0;
 }
 
 void ms_cuda_library_preload_join(ms_cuda *c)
