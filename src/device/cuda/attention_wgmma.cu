@@ -10,8 +10,8 @@
  * nothing here.
  *
  * Blocks are persistent, one for each multiprocessor.  An item of work is QUERIES queries of a
- * head; which block has which items is fixed and none is split, so the order of additions is the
- * same at each launch.  One warp has TMA load Q, K and V, STAGES tiles ahead.  The mask is applied
+ * head; none is split, so the order of additions is fixed, whichever block takes it.  One warp
+ * takes the items and has TMA load Q, K and V, STAGES tiles ahead.  The mask is applied
  * only in tiles that an edge (the diagonal, the window, a document, the end) crosses. */
 #include <climits>
 #include <cmath>
@@ -42,6 +42,7 @@ struct forward_args {
     exponent e;
     float    scale, cap; /* of logits; the softcap or 0 */
     int      blocks;     /* of queries, of a head */
+    int     *begun;      /* items of work so far */
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -52,9 +53,11 @@ struct query_block {
     int from, to;    /* tiles from .. to */
 };
 
-/* Addresses in shared memory: the pipeline of K and V, the tiles, the mbarriers of Q. */
+/* Addresses in shared memory: the pipeline of K and V, the tiles, the mbarriers of Q; and the items
+ * of work that the two buffers of Q are for, -1 after the last. */
 struct forward_smem : pipeline {
     uint32_t memory, queries_full, queries_empty;
+    int     *items;
 };
 
 /* Of a thread's two rows: 16 warp + 8 h + lane / 4. */
@@ -62,6 +65,15 @@ struct row_state {
     int   lowest[2], own[2]; /* the keys that it sees; none if own < lowest */
     float top[2], sum[2];    /* largest product; the thread's share of the sum of weights */
 };
+
+/* Returns the number of the next item of work, to a whole warp, or -1. */
+static __device__ inline int next_item(const forward_args &f)
+{
+    int n = 0;
+    if (threadIdx.x % WARP == 0) n = atomicAdd(f.begun, 1);
+    n = __shfl_sync(ALL_LANES, n, 0);
+    return n < f.blocks * f.j.heads ? n : -1;
+}
 
 /* Returns the n-th item of work.  Items that may see the most keys come first. */
 static __device__ inline query_block block_of(const forward_args &f, int n)
@@ -95,16 +107,19 @@ static __device__ inline void load_rows(const forward_args &f, const forward_sme
                                         const CUtensorMap *v)
 {
     typedef layout<HEAD>       at;
-    pipeline_state<at::STAGES> to      = { 0, 0 };
-    pipeline_state<2>          queries = { 0, 0 };
-    for (int n = (int)blockIdx.x; n < f.blocks * f.j.heads; n += (int)gridDim.x, ++queries) {
-        const query_block b       = block_of(f, n);
-        const uint32_t    arrived = r.queries_full + MBARRIER * queries.index;
+    pipeline_state<at::STAGES> to = { 0, 0 };
+    for (pipeline_state<2> queries = { 0, 0 };; ++queries) {
+        const uint32_t full = r.queries_full + MBARRIER * queries.index;
+        const int      n    = next_item(f);
         mbarrier_wait(r.queries_empty + MBARRIER * queries.index, queries.phase ^ 1u);
-        mbarrier_arrive_expect_tx(arrived, at::Q);
+        if (threadIdx.x % WARP == 0) r.items[queries.index] = n;
+        __syncwarp();
+        mbarrier_arrive_expect_tx(full, n < 0 ? 0 : at::Q);
+        if (n < 0) return;
+        const query_block b = block_of(f, n);
         for (int i = 0; i < GROUPS; i++)
             load_tile<HEAD>(r.memory + queries.index * at::Q + i * at::TILE, q, b.first + i * SIDE,
-                            b.head, arrived);
+                            b.head, full);
 #pragma unroll 1
         for (int t = b.to; t >= b.from; t--) {
             const uint32_t full = r.full + MBARRIER * to.index;
@@ -285,20 +300,20 @@ static __device__ inline void make_rows(const forward_args &f, const forward_sme
 {
     typedef layout<HEAD> at;
     /* kept in a register by the shuffle: a read of threadIdx between MMAs would wait for them */
-    const uint32_t me    = __shfl_sync(ALL_LANES, threadIdx.x % WARPGROUP, threadIdx.x % WARP);
-    const uint32_t ring  = r.memory + at::RING;
-    const bool     leads = me % WARP == 0;
-    const int      items = f.blocks * f.j.heads, column = (int)me % 4 * 2;
+    const uint32_t me     = __shfl_sync(ALL_LANES, threadIdx.x % WARPGROUP, threadIdx.x % WARP);
+    const uint32_t ring   = r.memory + at::RING;
+    const bool     leads  = me % WARP == 0;
+    const int      column = (int)me % 4 * 2;
     pipeline_state<at::STAGES> keys = { 0, 0 }, values = { 1, 0 };
     pipeline_state<2>          queries = { 0, 0 };
     float                      s[KEYS / 2], o[HEAD / 2] = {}, old[2];
     uint32_t                   p[HALVES][FRAGMENTS][4];
-    int                        n        = (int)blockIdx.x;
-    item                       i        = item_of(f, n, group, me), done;
-    int                        t        = i.b.to;
     bool                       is_first = true; /* nothing is in o yet */
 
     mbarrier_wait(r.queries_full, 0);
+    if (r.items[0] < 0) return;
+    item i = item_of(f, r.items[0], group, me), done;
+    int  t = i.b.to;
     wait_full(r, keys);
     wgmma_fence();
     issue_logits<T, HEAD>(s, r.memory + group * at::TILE, ring);
@@ -314,12 +329,12 @@ static __device__ inline void make_rows(const forward_args &f, const forward_sme
     for (;;) {
         const bool ends = t == i.b.from; /* the next tile is the next item's */
         if (ends) {
-            n += (int)gridDim.x;
-            if (n >= items) break;
-            done = i;
-            i    = item_of(f, n, group, me);
             ++queries;
             mbarrier_wait(r.queries_full + MBARRIER * queries.index, queries.phase);
+            const int n = r.items[queries.index];
+            if (n < 0) break;
+            done = i;
+            i    = item_of(f, n, group, me);
         }
         t = ends ? i.b.to : t - 1;
         wait_full(r, keys);
@@ -369,11 +384,12 @@ static __global__ void __launch_bounds__(THREADS, 1)
     constexpr int           STAGES = layout<HEAD>::STAGES;
     extern __shared__ uint4 memory[];
     __shared__ uint64_t     barriers[2 * STAGES + 4];
+    __shared__ int          items[2];
     const uint32_t          warp  = __shfl_sync(ALL_LANES, threadIdx.x / WARP, 0);
     const uint32_t          group = warp / WARPGROUP_WARPS;
     const uint32_t          full = smem_address(barriers), more = full + MBARRIER * 2 * STAGES;
     const forward_smem      r = {
-             { full, full + MBARRIER * STAGES }, smem_tiles(memory), more, more + 2 * MBARRIER
+             { full, full + MBARRIER * STAGES }, smem_tiles(memory), more, more + 2 * MBARRIER, items
     };
     if (threadIdx.x == WORKERS) {
         pipeline_init(r, STAGES, WORKERS / WARP);
@@ -434,24 +450,40 @@ musec_status ms_cuda_attention_wgmma_supports(ms_device *d, const ms_cuda_attn *
     return kernels_usable(d, supported);
 }
 
-musec_status ms_cuda_attention_wgmma(ms_device *d, const ms_cuda_attn *x)
+static musec_status launch(ms_device *d, const ms_cuda_attn *x, const CUtensorMap (&maps)[3],
+                           int *begun)
 {
-    const ms_mat  *of[3] = { &x->q, &x->k, &x->v };
     const ms_cuda *cuda  = ms_cuda_of(d);
-    CUtensorMap    maps[3];
-    forward_args   f = {};
-    for (int i = 0; i < 3; i++) /* has_tma_layout ensures that TMA takes them */
-        if (!make_tensor_map(cuda, *of[i], SIDE, &maps[i]))
-            return ms_fail(&d->error, MUSEC_EDEVICE, "%s: attention: no tensor map", d->name);
-    f.j                     = job_of(x);
-    f.e                     = exponent_of(f.j.scale, f.j.softcap);
-    f.scale                 = (float)f.j.scale;
-    f.cap                   = (float)f.j.softcap;
-    f.blocks                = (f.j.rows - 1) / QUERIES + 1;
-    const int            n  = f.blocks * f.j.heads;
-    const unsigned       at = (unsigned)(n < cuda->sm_count ? n : cuda->sm_count);
-    const forward_kernel go = kernel_for(f.j.dtype, f.j.head, f.j.softcap > 0.0);
-    go<<<at, THREADS, f.j.head == 64 ? layout<64>::BYTES : layout<128>::BYTES, cuda->stream>>>(
+    const int      bytes = x->q.cols == 64 ? layout<64>::BYTES : layout<128>::BYTES;
+    forward_args   f     = {};
+    f.j                  = job_of(x);
+    f.e                  = exponent_of(f.j.scale, f.j.softcap);
+    f.scale              = (float)f.j.scale;
+    f.cap                = (float)f.j.softcap;
+    f.blocks             = (f.j.rows - 1) / QUERIES + 1;
+    f.begun              = begun;
+    const int          n = f.blocks * f.j.heads, most = cuda->sm_count;
+    const musec_status st =
+        ms_cuda_status(d, cudaMemsetAsync(begun, 0, sizeof *begun, cuda->stream), "attention");
+    if (st != MUSEC_OK) return st;
+    kernel_for(f.j.dtype, f.j.head,
+               f.j.softcap >
+                   0.0)<<<(unsigned)(n < most ? n : most), THREADS, bytes, cuda->stream>>>(
         f, maps[0], maps[1], maps[2]);
     return launched(d, "attention");
+}
+
+musec_status ms_cuda_attention_wgmma(ms_device *d, const ms_cuda_attn *x)
+{
+    const ms_mat *of[3] = { &x->q, &x->k, &x->v };
+    const ms_mark mark  = ms_arena_mark(&d->scratch);
+    CUtensorMap   maps[3];
+    void         *begun = NULL;
+    for (int i = 0; i < 3; i++) /* has_tma_layout ensures that TMA takes them */
+        if (!make_tensor_map(ms_cuda_of(d), *of[i], SIDE, &maps[i]))
+            return ms_fail(&d->error, MUSEC_EDEVICE, "%s: attention: no tensor map", d->name);
+    musec_status st = ms_scratch_bytes(d, sizeof(int), &begun);
+    if (st == MUSEC_OK) st = launch(d, x, maps, (int *)begun);
+    ms_arena_reset(&d->scratch, mark);
+    return st;
 }
