@@ -388,9 +388,8 @@ static __global__ void __launch_bounds__(THREADS, 1)
     const uint32_t          warp  = __shfl_sync(ALL_LANES, threadIdx.x / WARP, 0);
     const uint32_t          group = warp / WARPGROUP_WARPS;
     const uint32_t          full = smem_address(barriers), more = full + MBARRIER * 2 * STAGES;
-    const forward_smem      r = {
-             { full, full + MBARRIER * STAGES }, smem_tiles(memory), more, more + 2 * MBARRIER, items
-    };
+    const pipeline          ring = { full, full + MBARRIER * STAGES };
+    const forward_smem      r    = { ring, smem_tiles(memory), more, more + 2 * MBARRIER, items };
     if (threadIdx.x == WORKERS) {
         pipeline_init(r, STAGES, WORKERS / WARP);
         for (int i = 0; i < 2; i++) {
