@@ -162,7 +162,7 @@ static musec_status read_args(ms_error *e, const ms_paper_args *a, ms_paper *p)
                            .n_devices = p->devices.n,
                            .known     = json_object(),
                            .log       = &p->log };
-    TRY(ms_sweep_budget(e, a->jobs, a->threads, &p->sweep));
+    TRY(ms_sweep_budget(e, a->jobs, a->threads, a->time_limit, &p->sweep));
 done:
     return st;
 }

@@ -18,7 +18,8 @@ struct args {
     ms_option_list grid, set, data;
     const char    *out, *device;
     int64_t        jobs, threads;
-    int            keep_checkpoints, dry_run, json;
+    double         time_limit;
+    int            keep_checkpoints, no_checkpoints, dry_run, json;
 };
 
 static const ms_option options[] = {
@@ -325,21 +326,21 @@ static musec_status sweep(ms_error *e, const struct args *a, const char *what,
     ms_grid        grid    = { 0 };
     ms_device_list devices = { 0 };
     ms_sweep_run  *runs    = NULL;
-    ms_sweep       s       = { .grid             = &grid,
-                               .out              = a->out,
-                               .devices          = devices.name,
-                               .keep_checkpoints = a->keep_checkpoints != 0,
-                               .known            = json_object(),
-                               .log              = &log };
+    ms_sweep       s       = { .grid = &grid, .out = a->out, .devices = devices.name };
     musec_status   st;
 
-    TRY(ms_sweep_budget(e, a->jobs, a->threads, &s));
+    s.known = json_object();
+    s.log   = &log;
+    TRY(ms_sweep_budget(e, a->jobs, a->threads, a->time_limit, &s));
     TRY(ms_grid_add(e, what, description, &grid));
     for (size_t i = 0; i < grid.n_duplicates; i++) {
         char text[256];
         ms_grid_describe_duplicates(&grid.duplicates[i], text, sizeof text);
         ms_log_say(&log, MS_LOG_NORMAL, "%s", text);
     }
+    if (!a->keep_checkpoints)
+        ms_sweep_checkpoints(&grid,
+                             a->no_checkpoints ? MS_CHECKPOINTS_NONE : MS_CHECKPOINTS_UNFINISHED);
     TRY(ms_device_list_read(e, a->device, &devices));
     s.n_devices = devices.n;
     runs        = calloc(grid.n, sizeof *runs);
@@ -365,6 +366,8 @@ int cmd_sweep(int argc, char **argv)
     int               code;
 
     if (n < 0) return ms_cli_parsed(n);
+    if (a.keep_checkpoints && a.no_checkpoints)
+        return ms_cli_usage(cmd, "--keep-checkpoints and --no-checkpoints: give one of them");
     if (file == NULL && !has_flags(&a))
         return ms_cli_usage(cmd, "it wants GRID.json, or flags that make a grid");
     if (file != NULL)

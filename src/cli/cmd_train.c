@@ -15,7 +15,6 @@
 #include "comm/comm.h"
 #include "core/clock.h"
 #include "core/json_file.h"
-#include "core/process.h"
 #include "core/signals.h"
 #include "experiment/estimate.h"
 #include "train/rundir.h"
@@ -457,7 +456,8 @@ static musec_status run(ms_error *e, const struct args *a, const ms_train_config
     ms_train_setup  setup    = { .config    = *cfg,
                                  .out       = out,
                                  .resume    = a->resume != NULL,
-                                 .began     = ms_process_start_ms(),
+                                 .device    = ms_cli_shared_device,
+                                 .began     = ms_cli_training_began_ms(),
                                  .comm      = comm,
                                  .comm_kind = a->comm,
                                  .log       = speaks ? &log : NULL,

@@ -11,6 +11,8 @@ musec_status ms_paper_scan(ms_error *e, const ms_paper *p, const ms_experiment *
 
     *out = (ms_paper_item){ .item = item, .sweep = p->sweep };
     TRY(ms_experiment_runs(e, &p->all, item, &p->ask, &out->grid));
+    ms_sweep_checkpoints(&out->grid,
+                         p->args->no_checkpoints ? MS_CHECKPOINTS_NONE : MS_CHECKPOINTS_UNFINISHED);
     out->sweep.grid = &out->grid;
     out->runs       = calloc(out->grid.n + 1, sizeof *out->runs);
     if (out->runs == NULL)

@@ -17,8 +17,8 @@ typedef struct ms_paper_args {
     const char    *scale, *seeds, *out, *device, *png, *csv;
     ms_option_list data, set;
     int64_t        jobs, threads;
-    double         within;
-    int            full, quick, omit_times, no_run, dry_run, recalibrate, json;
+    double         within, time_limit;
+    int            no_checkpoints, full, quick, omit_times, no_run, dry_run, recalibrate, json;
 } ms_paper_args;
 
 typedef struct ms_paper { /* the arguments, parsed */

@@ -131,13 +131,12 @@ untimed_runs long >calm.log
 # and another has ended, and prints how the sweep ended.
 cat >stop.py <<'P'
 import glob, json, os, signal, subprocess, sys, time
-musec, out, whom, name = sys.argv[1:]
+musec, out, whom, name, *more = sys.argv[1:]
 steps = json.load(open("longer.json"))["set"]["steps"]
-job = subprocess.Popen([musec, "sweep", "longer.json", "--out", out, "--jobs", "2"],
+job = subprocess.Popen([musec, "sweep", "longer.json", "--out", out, "--jobs", "2", *more],
                        start_new_session=True, stdout=subprocess.DEVNULL, stderr=open(out + ".err", "w"))
 def is_in_middle(pid):
-    words = open(f"/proc/{pid}/cmdline").read().split("\0")
-    with open(words[words.index("--resume") + 1] + "/log.jsonl") as log:
+    with open(os.path.dirname(os.readlink(f"/proc/{pid}/fd/1")) + "/log.jsonl") as log: # output.txt is beside it
         return steps / 8 < sum(1 for _ in log) < steps * 5 / 8
 def middle():
     """A run of ours that is in its middle and was stopped there, however slow we are; or None."""
@@ -213,6 +212,32 @@ check "with checkpoints" test "$(grep -l interrupted stopped/*/summary.json | wc
 finishes stopped longer.json
 check "SIGTERM: exit 143" test "$(python3 stop.py "$MUSEC" termed sweep SIGTERM)" = 143
 finishes termed longer.json
+
+# ---- small directories, and a limit of time --------------------------------------------------------
+
+check "without checkpoints, Ctrl-C: exit 130" test "$(python3 stop.py "$MUSEC" bare group SIGINT --no-checkpoints)" = 130
+check "there are none" test ! -e "$(echo bare/*/checkpoint)"
+cp -r bare elsewhere # as to another machine
+finishes elsewhere longer.json --no-checkpoints
+check "runs that were begun say that they begin anew" grep -Eq \
+    ': it had made [0-9]+ of [0-9]+ steps, but there is no checkpoint: begun anew$' stderr
+check "finished ones are kept" grep -q '^4 runs, [1-3] of them finished' stderr
+check "nor are there any now" test ! -e "$(echo elsewhere/*/checkpoint)"
+exits 1 sweep longer.json --time-limit 1e-9 --out late
+check "what is missing" grep -qx \
+    'musec sweep: the time limit: 4 of 4 runs are missing; the same command goes on' stderr
+# The first run says what the others take: the limit is 1.5 of it, so that the second must wait.
+limit=$(python3 -c 'import glob, json
+print(1.5 / 60 * max(json.load(open(f))["time_s"] for f in glob.glob("long/*/summary.json")))')
+run sweep longer.json --jobs 1 --time-limit "$limit" --out late
+check "exit 1: $(cat stderr)" test "$code" -eq 1
+check "what is missing, and how much work: $(tail -n 1 stderr)" grep -Eqx \
+    'musec sweep: the time limit: [1-3] of 4 runs? (is|are) missing, about [0-9:]+ of work; the same command goes on' \
+    stderr
+check "the run that fits is made" test "$(grep -l '"done"' late/*/summary.json | wc -l)" -ge 1
+finishes late longer.json
+fails 1 '--time-limit is -1' sweep --lr 0.1 --time-limit -1
+fails 2 'give one of them' sweep --lr 0.1 --keep-checkpoints --no-checkpoints
 
 # ---- two at once -----------------------------------------------------------------------------------
 
