@@ -3,7 +3,6 @@
  * Flags and the file become one description (train/grid.h), which is also what OUT/sweep.json
  * keeps: given back to musec sweep, it is the same sweep.  A flag replaces all values that the file
  * has for its field. */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,32 +84,6 @@ const ms_command *sweep_command(void)
 }
 
 /* ---- flags to JSON --------------------------------------------------------------------------- */
-
-/* "a,b" -> ["a", "b"]; MUSEC_EINVAL: a value is missing or no text that JSON can hold. */
-static musec_status list_of(ms_error *e, const char *text, json_t **out)
-{
-    const char *between = strchr(text, ';') != NULL ? ";" : strchr(text, '=') != NULL ? "" : ",";
-    json_t     *list    = json_array();
-
-    *out = NULL;
-    for (;; text++) {
-        const size_t bytes = strcspn(text, between);
-        size_t       first = 0, end = bytes;
-        while (first < end && isspace((unsigned char)text[first]))
-            first++;
-        while (end > first && isspace((unsigned char)text[end - 1]))
-            end--;
-        if (first == end || !ms_text_is_utf8(text)) {
-            json_decref(list);
-            return ms_fail(e, MUSEC_EINVAL, "a value is missing, or not in UTF-8");
-        }
-        ms_json_append(&list, json_stringn(text + first, end - first));
-        text += bytes;
-        if (*text == '\0') break;
-    }
-    *out = list;
-    return list != NULL ? MUSEC_OK : ms_no_memory(e, "the grid");
-}
 
 /* Sets the values of a field in every grid, and releases them. */
 static musec_status put_list(ms_error *e, json_t *description, const char *field, json_t *values)
@@ -224,7 +197,7 @@ static int add_list(const ms_command *cmd, const struct list_flag *flag, const c
 {
     ms_error     error = { "" };
     json_t      *values;
-    musec_status st = list_of(&error, text, &values);
+    musec_status st = ms_settings_list_of(&error, text, &values);
 
     if (st == MUSEC_EINVAL)
         return ms_cli_usage(cmd, "--%s wants values with ',' or ';' between, not '%s'", flag->name,
@@ -247,7 +220,7 @@ static musec_status add_items(ms_error *e, const struct args *a, json_t *descrip
 
     for (size_t i = 0; i < a->grid.n; i++) {
         text = ms_option_pair(a->grid.item[i], field);
-        st   = text == NULL ? MUSEC_EINVAL : list_of(e, text, &values);
+        st   = text == NULL ? MUSEC_EINVAL : ms_settings_list_of(e, text, &values);
         if (st == MUSEC_OK) st = put_list(e, description, field, values);
         if (st == MUSEC_EINVAL)
             ms_error_set(e, "--grid wants FIELD=VALUE,VALUE,..., not '%s'", a->grid.item[i]);

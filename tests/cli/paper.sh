@@ -81,8 +81,8 @@ check "what to do: $(cat stderr)" \
 # Other items use the runs that are there.
 cd whole || exit 1
 run paper weight-norm "${tiny[@]}" --dry-run
-prints '3 done, 13 waiting|13 waiting, 3 done'
-warns 'of 110 runs are not made yet' paper verdict "${tiny[@]}" --no-run --json
+prints '3 done, 17 waiting|17 waiting, 3 done'
+warns 'of 364 runs are not made yet' paper verdict "${tiny[@]}" --no-run --json
 json_passes <<'P'
 import os
 assert len(out["claims"]) > 10 and {c["verdict"] for c in out["claims"]} <= {
@@ -107,7 +107,7 @@ warns '^calibrating at pico' paper list "${tiny[@]}" --json
 json_passes <<'P'
 items = {i["item"]: i for i in out["items"]}
 assert items["threshold"]["finished"] == 9 and items["threshold"]["to_go_s"] == 0
-assert items["lr-sweep"]["runs"] == 100 and items["lr-sweep"]["finished"] == 9
+assert items["lr-sweep"]["runs"] == 358 and items["lr-sweep"]["finished"] == 9
 assert 0 < items["ns-iters"]["to_go_s"] < items["lr-sweep"]["to_go_s"] < items["verdict"]["full_to_go_s"]
 assert items["architecture"]["runs"] == 0 and "fig11" in items["threshold"]["aliases"]
 P
@@ -125,6 +125,12 @@ rm -rf runs
 fails 1 'no item "treshold"; did you mean "threshold"' paper treshold
 fails 1 'no item "frobnicate".*musec paper list' paper frobnicate
 fails 1 'no scale "piko"; there are pico, nano' paper threshold --scale piko
+fails 1 'there is no list "treshold"; there are lr, ' paper threshold --list treshold=1
+fails 1 'there is no field "colour"' paper threshold --only colour=red
+fails 1 'leaves none of the runs of threshold' paper threshold --only lr=7 --dry-run
+fails 1 "only wants NAME=VALUE,VALUE,..., not 'lr'" paper threshold --only lr
+succeeds paper lr-sweep --only optimizer=muon --only lr=0.1,0.2 --list weight_decay=0,0.3,2 --dry-run
+prints '^8 runs in '
 fails 1 'did you mean "steps"' paper threshold --set stepz=3
 fails 1 'the stages say what batch is' paper threshold --set batch=512
 fails 2 '--seeds and --set seed=1 give the same field' paper threshold --seeds 2 --set seed=1
