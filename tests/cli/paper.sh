@@ -86,13 +86,13 @@ warns 'of 364 runs are not made yet' paper verdict "${tiny[@]}" --no-run --json
 json_passes <<'P'
 import os
 assert len(out["claims"]) > 10 and {c["verdict"] for c in out["claims"]} <= {
-    "holds", "does not hold", "not tested here"}
+    "holds", "does not hold", "not tested here", "not decided by these runs"}
 assert os.path.getsize(out["page"]) > 1000 and open(out["markdown"]).read().startswith("|")
 P
 fails 1 'none of the 18 runs|none of the 9 runs' paper ns-iters --no-run --out elsewhere
 run paper verdict "${tiny[@]}" --no-run
-check "verdicts are counted: $(tail -n 2 stdout)" grep -Eq '^35 claims: [0-9]+ holds?, [0-9]+ do(es)? not hold, [0-9]+ not tested$' stdout
-counts=$(sed -nE 's/^35 claims: ([0-9]+ holds?), ([0-9]+ do(es)? not hold), ([0-9]+ not tested)$/\1|\2|\4/p' stdout)
+check "verdicts are counted: $(tail -n 2 stdout)" grep -Eq '^35 claims: [0-9]+ holds?, [0-9]+ do(es)? not hold, [0-9]+ not decided, [0-9]+ not tested$' stdout
+counts=$(sed -nE 's/^35 claims: ([0-9]+ holds?), ([0-9]+ do(es)? not hold), ([0-9]+ not decided), ([0-9]+ not tested)$/\1|\2|\4|\5/p' stdout)
 page=$(tr -d '\n' <runs/paper/verdict-pico.html | grep -o '<ul class="counts">.*</ul><p class="lead">' |
     sed -E 's/<[^>]*>/|/g; s/^\|+//; s/\|+$//; s/\|+/|/g')
 check "on the page first, the same: $page" test "$page" = "$counts"
