@@ -469,19 +469,20 @@ TEST(the_sentences_contain_the_bounds_of_the_claims)
 /* The table has a kind and its count, "1 holds" or "2 hold", the good kinds first. */
 TEST(verdicts_are_counted)
 {
-    static const char *const want[]                   = { "holds",
-                                                          "1 holds",
-                                                          "does not hold",
-                                                          "2 do not hold",
-                                                          "not decided by these runs",
-                                                          "1 not decided",
-                                                          "not tested here",
-                                                          "3 not tested" };
-    static const ms_verdict  verdicts[]               = { MS_NOT_TESTED, MS_DOES_NOT_HOLD, MS_HOLDS,
-                                                          MS_NOT_TESTED, MS_NOT_TESTED,    MS_DOES_NOT_HOLD,
-                                                          MS_NOT_DECIDED };
-    ms_finding               counted[COUNT(verdicts)] = { 0 };
-    ms_table                 pairs                    = { 0 };
+    static const char *const want[]     = { "holds",
+                                            "1 holds",
+                                            "does not hold",
+                                            "2 do not hold",
+                                            "not decided by these runs",
+                                            "1 not decided",
+                                            "not tested here",
+                                            "3 not tested" };
+    static const ms_verdict  verdicts[] = {
+         MS_NOT_TESTED,    MS_NOT_TESTED,    MS_NOT_TESTED,  MS_HOLDS,
+         MS_DOES_NOT_HOLD, MS_DOES_NOT_HOLD, MS_NOT_DECIDED,
+    };
+    ms_finding counted[COUNT(verdicts)] = { 0 };
+    ms_table   pairs                    = { 0 };
 
     for (size_t i = 0; i < COUNT(verdicts); i++)
         counted[i].verdict = verdicts[i];

@@ -6,6 +6,7 @@
 #ifndef MS_REPORT_CLAIMS_H
 #define MS_REPORT_CLAIMS_H
 
+#include "report/seeds.h"
 #include "report/verdict.h"
 
 /* The methods that the paper compares. */
@@ -15,7 +16,7 @@ const char              *ms_compared_title(int method);
 
 typedef struct ms_claim ms_claim;
 
-enum { MS_SEEDS = 32, MS_MARGINS = 512 };
+enum { MS_MARGINS = 512 };
 
 typedef struct ms_margin { /* of a condition */
     bool   fulfilled;
@@ -120,12 +121,11 @@ const ms_setting *ms_method_at(const ms_evidence *ev, int method, double lr);
 double ms_mean_loss(const ms_setting *s);
 /* The same, or the loss of the one seed that is asked for. */
 double ms_loss_at(const ms_evidence *ev, const ms_setting *s);
-double ms_loss_of(ms_evidence      *ev,
-                  const ms_setting *s); /* that; notes the seeds and their spread */
+double ms_loss_of(ms_evidence *ev, const ms_setting *s); /* and notes the seeds */
 /* Is a's loss lower than b's by more than this share: by the interval of their paired difference,
  * or with fewer than two common seeds by the means and by more than the seeds' spread? */
 bool ms_is_lower(const ms_setting *a, const ms_setting *b, double share);
-/* Is this optimum of a method at the edge of what was run, where more could be better?  Notes it. */
+/* Is this optimum of a method at the edge of what was run, where more could be better?  Says so. */
 bool   ms_at_edge(ms_evidence *ev, const ms_setting *best);
 double ms_spread_of(const ms_setting *s); /* largest minus smallest loss of its seeds; 0 with one */
 /* Returns the share by which a is above b; it is infinite where a is. */

@@ -11,23 +11,13 @@
 #include <string.h>
 
 #include "report/claims.h"
-#include "report/student.h"
-
-static int64_t seed_of(const ms_run *run) { return strtoll(ms_run_text(run, "seed"), NULL, 10); }
-
-static const ms_run *run_of_seed(const ms_setting *s, int64_t seed)
-{
-    for (size_t i = 0; i < s->n; i++)
-        if (seed_of(s->runs[i]) == seed) return s->runs[i];
-    return NULL;
-}
 
 double ms_loss_at(const ms_evidence *ev, const ms_setting *s)
 {
     const ms_run *run;
 
     if (s == NULL || !ev->one_seed) return ms_mean_loss(s);
-    run = run_of_seed(s, ev->seed);
+    run = ms_run_of_seed(s, ev->seed);
     return run == NULL ? NAN : run->status == MS_RUN_DIVERGED ? INFINITY : run->val_loss;
 }
 
@@ -37,9 +27,9 @@ static void keep_common_seeds(ms_evidence *ev, const ms_setting *s)
     size_t n = 0;
     if (!ev->has_seeds)
         for (size_t i = 0; i < s->n && i < MS_SEEDS; i++)
-            ev->seeds[n++] = seed_of(s->runs[i]);
+            ev->seeds[n++] = ms_seed_of(s->runs[i]);
     for (size_t i = 0; ev->has_seeds && i < ev->n_seeds; i++)
-        if (run_of_seed(s, ev->seeds[i]) != NULL) ev->seeds[n++] = ev->seeds[i];
+        if (ms_run_of_seed(s, ev->seeds[i]) != NULL) ev->seeds[n++] = ev->seeds[i];
     ev->has_seeds = true;
     ev->n_seeds   = n;
 }
@@ -54,16 +44,10 @@ double ms_loss_of(ms_evidence *ev, const ms_setting *s)
 
 bool ms_is_lower(const ms_setting *a, const ms_setting *b, double share)
 {
-    const double mine = ms_mean_loss(a), other = ms_mean_loss(b);
-    double       by[MS_SEEDS];
-    size_t       n = 0;
+    const double      mine = ms_mean_loss(a), other = ms_mean_loss(b);
+    const ms_interval apart = ms_paired_difference(b, a);
 
-    for (size_t i = 0; isfinite(mine) && isfinite(other) && i < a->n && n < MS_SEEDS; i++) {
-        const ms_run *run = run_of_seed(b, seed_of(a->runs[i]));
-        if (run != NULL) by[n++] = ms_above(run->val_loss, a->runs[i]->val_loss);
-    }
-    const ms_interval apart = ms_interval_of(by, n);
-    if (n >= 2) return apart.mean - apart.half > share;
+    if (apart.n >= 2) return apart.mean - apart.half > share;
     return isfinite(mine) && ms_above(other, mine) > share &&
            other - mine > fmax(ms_spread_of(a), ms_spread_of(b));
 }
