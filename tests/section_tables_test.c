@@ -125,8 +125,8 @@ TEST(stalled_runs_are_drawn_but_never_best)
 }
 
 /* Muon 2.0 and 2.2, mean 2.1; Soft Musec 2.1 and 2.2 beside them, +5 % and 0 %: mean 2.5 %,
- * standard deviation 3.5355 %, over sqrt 2 and times 12.7062 is 31.766 %.  At 5 times the rate there
- * is one seed. */
+ * standard deviation 3.5355 %, over sqrt 2 and times 12.7062 is 31.766 %.  At 5 times the rate
+ * there is one seed. */
 TEST(differences_are_paired_by_seed)
 {
     MAKE("muon lr=0.1 loss=2 seed=0", "muon lr=0.1 loss=2.2 seed=1", "muon lr=0.5 loss=4 seed=0",
