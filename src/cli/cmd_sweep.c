@@ -9,13 +9,14 @@
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "core/json_file.h"
+#include "experiment/best_of.h"
 #include "experiment/device_list.h"
 #include "experiment/sweep.h"
 
 struct args {
     const char    *preset, *optimizer, *lr, *threshold, *weight_decay, *ns_iters, *seed;
     ms_option_list grid, set, data;
-    const char    *out, *device;
+    const char    *out, *device, *best_of, *times;
     int64_t        jobs, threads;
     double         time_limit;
     int            keep_checkpoints, no_checkpoints, dry_run, json;
@@ -31,6 +32,9 @@ static const ms_option options[] = {
       "weight decays, such as 0.1,0.3 or \"qk=1.2,mlp=0.3;0.6\" [the preset's]" },
     { "ns-iters", MS_OPT_STR, AT(ns_iters), "LIST", "numbers of Newton-Schulz steps [5]" },
     { "seed", MS_OPT_STR, AT(seed), "LIST", "seeds [0]" },
+    { "best-of", MS_OPT_STR, AT(best_of), "DIR",
+      "in place of GRID.json: the best setting of each method among the runs in DIR [none]" },
+    { "times", MS_OPT_STR, AT(times), "LIST", "factors on its learning rate [1]" },
     { "grid", MS_OPT_LIST, AT(grid), "FIELD=LIST",
       "values of any other field, by its name in config.json; may be repeated [none]" },
     { "set", MS_OPT_LIST, AT(set), "FIELD=VALUE",
@@ -72,8 +76,9 @@ const ms_command *sweep_command(void)
             "makes what is missing.  One that was made from other data than are there now under\n"
             "their name, or changed on its way, is refused.  OUT/sweep.json keeps the grid.  Exit\n"
             "status 0 also if runs stalled or diverged: the table says so.\n\n"
-            "Example: musec sweep --optimizer soft-musec,muon --lr 0.02,0.1,0.5 --seed 0,1 \\\n"
-            "             --set steps=120 --out runs/lr\n",
+            "Examples: musec sweep --optimizer soft-musec,muon --lr 0.02,0.1,0.5 --seed 0,1 \\\n"
+            "              --set steps=120 --out runs/lr\n"
+            "          musec sweep --best-of runs/lr --times 1,5,25 --seed 0,1,2 --out runs/lr\n",
         .groups       = groups,
         .n_groups     = COUNT(groups),
         .options      = options,
@@ -327,6 +332,31 @@ done:
     return st;
 }
 
+/* The grid of --best-of and --times. */
+static musec_status read_best(ms_error *e, const struct args *a, json_t **description)
+{
+    json_t      *texts = NULL, *factors = json_array();
+    musec_status st;
+
+    TRY(ms_settings_list_of(e, a->times != NULL ? a->times : "1", &texts));
+    for (size_t i = 0; i < json_array_size(texts); i++) {
+        const char  *text = json_string_value(json_array_get(texts, i));
+        char        *end;
+        const double x = strtod(text, &end);
+        if (*end != '\0' || !(x > 0.0 && x <= 1e6))
+            TRY(ms_fail(e, MUSEC_EINVAL,
+                        "--times is \"%s\"; it must be numbers above 0, such as "
+                        "1,5,25",
+                        a->times));
+        ms_json_append(&factors, json_real(x));
+    }
+    TRY(ms_best_of(e, a->best_of, factors, description));
+done:
+    json_decref(factors);
+    json_decref(texts);
+    return st;
+}
+
 int cmd_sweep(int argc, char **argv)
 {
     const ms_command *cmd         = sweep_command();
@@ -341,9 +371,14 @@ int cmd_sweep(int argc, char **argv)
     if (n < 0) return ms_cli_parsed(n);
     if (a.keep_checkpoints && a.no_checkpoints)
         return ms_cli_usage(cmd, "--keep-checkpoints and --no-checkpoints: give one of them");
-    if (file == NULL && !has_flags(&a))
+    if (file == NULL && a.best_of == NULL && !has_flags(&a))
         return ms_cli_usage(cmd, "it wants GRID.json, or flags that make a grid");
-    if (file != NULL)
+    if (file != NULL && a.best_of != NULL)
+        return ms_cli_usage(cmd, "GRID.json and --best-of: give one of them");
+    if (a.times != NULL && a.best_of == NULL) return ms_cli_usage(cmd, "--times is for --best-of");
+    if (a.best_of != NULL)
+        st = read_best(&error, &a, &description);
+    else if (file != NULL)
         st = ms_json_read(&error, file, &description);
     else
         description = json_pack("{s:[{}]}", "grids");

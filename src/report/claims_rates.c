@@ -21,10 +21,13 @@ typedef struct rate_sweep {
     const ms_setting *best_of_all;       /* of all compared methods, or NULL */
 } rate_sweep;
 
-/* The best setting of a method; a rate of 0 trains nothing. */
+/* The best setting of a method, or if it is one with a rate of 0, which trains nothing, the best of
+ * the others. */
 static const ms_setting *best_setting(const ms_evidence *ev, int m)
 {
-    const ms_setting *best = NULL;
+    const ms_setting *best = ms_method_at(ev, m, NAN);
+    if (best == NULL || best->lr > 0.0) return best;
+    best = NULL;
     for (size_t i = 0; i < ev->c->n_rates; i++) {
         const ms_setting *s = ms_method_at(ev, m, ev->c->rates[i]);
         if (s != NULL && ev->c->rates[i] > 0.0 && ms_setting_better(s, best)) best = s;
@@ -103,7 +106,10 @@ static bool find_usable(ms_evidence *ev, int m, usable *out)
     for (size_t i = 0; i < c->n_rates && n < MAX_RATES; i++) {
         const ms_setting *s = c->rates[i] > 0.0 ? ms_method_at(ev, m, c->rates[i]) : NULL;
         if (s == NULL || s->stalled == s->n) continue;
-        if (ms_same_number(s->lr, best->lr)) low = n;
+        if (ms_same_number(s->lr, best->lr)) {
+            low = n;
+            s   = best;
+        }
         (void)ms_loss_of(ev, s);
         at[n++] = s;
     }

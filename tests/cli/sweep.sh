@@ -213,6 +213,35 @@ finishes stopped longer.json
 check "SIGTERM: exit 143" test "$(python3 stop.py "$MUSEC" termed sweep SIGTERM)" = 143
 finishes termed longer.json
 
+# ---- the best of a sweep, with more seeds and at larger rates ----------------------------------------
+
+best=(sweep --best-of calm --times 1,5 --seed 0,1,2 --out calm)
+succeeds "${best[@]}" --dry-run --json
+json_passes <<'P'
+import collections, glob
+want = {} # of the methods with two runs or more the lowest mean loss over the seeds
+losses = collections.defaultdict(list)
+for f in glob.glob("calm/*/summary.json"):
+    c = json.load(open(f.replace("summary", "config")))
+    s = json.load(open(f))
+    if s["status"] == "done": losses[c["optimizer"], c["lr"], c["beta"]].append(s["last_val_loss"])
+for (optimizer, lr, beta), values in losses.items():
+    if sum(len(v) for k, v in losses.items() if k[0] == optimizer) < 2: continue
+    mean = sum(values) / len(values)
+    if optimizer not in want or mean < want[optimizer][0]: want[optimizer] = (mean, lr, beta)
+got = collections.defaultdict(set)
+for r in out: got[r["optimizer"]].add((r["lr"], r["config"]["beta"], r["config"]["seed"]))
+assert got.keys() == want.keys() and len(out) == 6 * len(want), (got, want)
+for optimizer, (_, lr, beta) in want.items():
+    assert {round(x[0] / lr) for x in got[optimizer]} == {1, 5}, (optimizer, got)
+    assert {x[1] for x in got[optimizer]} == {beta} and {x[2] for x in got[optimizer]} == {0, 1, 2}
+assert any(r["was_there"] for r in out)
+P
+fails 2 'give one of them' sweep grid.json --best-of calm
+fails 2 'times is for --best-of' sweep --lr 0.1 --times 5
+fails 1 'times is "5,x"' sweep --best-of calm --times 5,x
+fails 1 'nowhere: cannot read' sweep --best-of nowhere
+
 # ---- small directories, and a limit of time --------------------------------------------------------
 
 check "without checkpoints, Ctrl-C: exit 130" test "$(python3 stop.py "$MUSEC" bare group SIGINT --no-checkpoints)" = 130
