@@ -134,7 +134,7 @@ static void judge(const ms_compare *c, bool omit_times)
         REQUIRE(findings[i].result[0] != '\0' && strstr(findings[i].result, "nan") == NULL);
     ms_verdict_table(findings, n, &table);
     ms_verdict_counts(findings, n, &counts);
-    REQUIRE(table.n_cells >= 5 * n && counts.n_cells == 6);
+    REQUIRE(table.n_cells >= 5 * n && counts.n_cells == 8);
     ms_table_free(&table);
     ms_table_free(&counts);
     ms_verdict_free(findings, n);

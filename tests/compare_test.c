@@ -409,6 +409,19 @@ TEST(the_best_setting_has_not_stalled)
     CHECK(ms_setting_failed(ms_compare_tuned(&s.c, 0, adam)), "Adam has no better one");
 }
 
+/* One seed at 0.2 is lower than the mean of three at 0.1, which is the best of those with three; at
+ * 0.2 itself it is what there is.  Beside two seeds one would count. */
+TEST(a_lucky_seed_does_not_replace_a_setting_with_several)
+{
+    MAKE("muon lr=0.1 loss=3", "muon lr=0.1 loss=3.1 seed=1", "muon lr=0.1 loss=3.2 seed=2",
+         "muon lr=0.2 loss=2.9", "muon lr=0.5 loss=3.5", "muon lr=0.5 loss=3.5 seed=1",
+         "muon lr=0.5 loss=3.5 seed=2");
+    CHECK(ms_compare_tuned(&s.c, 0, 0)->lr == 0.1, "tuned at %g", ms_compare_tuned(&s.c, 0, 0)->lr);
+    CHECK(ms_compare_best(&s.c, 0, 0, 0.2)->loss == 2.9, "at 0.2");
+    MAKE("muon lr=0.1 loss=3", "muon lr=0.1 loss=3.1 seed=1", "muon lr=0.2 loss=2.9");
+    CHECK(ms_compare_tuned(&s.c, 0, 0)->lr == 0.2, "tuned at %g", ms_compare_tuned(&s.c, 0, 0)->lr);
+}
+
 TEST(numbers_are_the_same_to_nine_digits)
 {
     CHECK(ms_same_number(0.2 * 0.05, 0.01) && ms_same_number(0.0, 0.0), "same");

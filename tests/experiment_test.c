@@ -79,6 +79,7 @@ TEST(every_figure_and_table_has_an_item)
         { "controls", "controls" },      { "clip-activity", "clip-activity" },
         { "stability", "stability" },    { "sharpness", "sharpness" },
         { "verdict", "verdict" },        { "theorem", "theory" },
+        { "qk-norm", "qk-norm" },
     };
     ms_error             e = { "" };
     const ms_experiment *item;
@@ -213,9 +214,10 @@ TEST(search_lists_are_the_papers)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* Checks of a run of any item: QK-norm is off, so that MuonClip has logits to clip; gradients are
- * sums; the first change of stage raises the learning rate, the batch and the window. */
-static void check_run(const ms_grid_run *run)
+/* Checks of a run of any item: QK-norm is off, so that MuonClip has logits to clip, but where it is
+ * what is compared; gradients are sums; the first change of stage raises the learning rate, the
+ * batch and the window. */
+static void check_run(const char *item, const ms_grid_run *run)
 {
     const ms_train_config *cfg  = &run->config;
     const bool             tiny = cfg->preset < 2;
@@ -224,7 +226,7 @@ static void check_run(const ms_grid_run *run)
     ms_schedule            s;
     const ms_train_stage  *first = &s.stage[0], *second = &s.stage[1];
 
-    CHECK(cfg->model.qk_norm == 0, "%s", run->name);
+    CHECK(cfg->model.qk_norm == 0 || strcmp(item, "qk-norm") == 0, "%s", run->name);
     CHECK(strtod(text_of(cfg, "qk_tau"), NULL) == (tiny ? 30.0 : 100.0), "%s", run->name);
     CHECK(cfg->grad_reduction == MS_REDUCTION_SUM8, "%s", run->name);
     CHECK(adam || strcmp(text_of(cfg, "decay_form"), "cautious-lr2") == 0, "%s", run->name);
@@ -247,8 +249,9 @@ static void check_item(const char *name, const char *scale, bool full)
 
     CHECK((grid.n == 0) == none, "%s at %s: %zu runs", name, scale, grid.n);
     for (size_t i = 0; i < grid.n; i++) {
-        check_run(&grid.at[i]);
-        assert_string_equal(ms_preset_name((size_t)grid.at[i].config.preset, NULL), scale);
+        check_run(name, &grid.at[i]);
+        assert_string_equal(ms_preset_name((size_t)grid.at[i].config.preset, NULL),
+                            strcmp(scale, "brief") == 0 ? "small" : scale);
     }
     ms_grid_free(&grid);
 }
@@ -256,7 +259,7 @@ static void check_item(const char *name, const char *scale, bool full)
 TEST(every_grid_expands_at_every_scale)
 {
     const char *scale;
-    for (size_t s = 0; (scale = ms_preset_name(s, NULL)) != NULL; s++) {
+    for (size_t s = 0; (scale = ms_experiment_scale_at(&all, s)) != NULL; s++) {
         for (size_t i = 0; i < all.n; i++)
             check_item(all.at[i].name, scale, false);
         check_item("verdict", scale, true); /* has the runs of all items */
@@ -269,17 +272,23 @@ TEST(items_have_the_expected_numbers_of_runs)
         const char *item, *scale;
         size_t      reduced, full;
     } cases[] = {
-        /* muon and muonclip 8 each; spectra and soft-musec 24 each; 8 baselines; muon at 6 products
-         * of rate and threshold with 2 decays; fast and exact of both clipping optimizers at 4
-         * rates */
-        { "lr-sweep", "pico", 8 + 8 + 24 + 24 + 8 + 12 + 16, 0 },
-        { "dynamics", "pico", 8 + 8 + 24 + 24 + 8, 32 + 32 + 192 + 192 + 8 },
-        { "weight-norm", "pico", 2 + 2 + 6 + 6, 4 + 4 + 24 + 24 },
-        { "effective-rank", "pico", 2 + 2 + 6 + 6, 4 + 4 + 24 + 24 },
-        { "step-time", "pico", 4 + 4 + 1 + 2, 0 },
+        /* 48 of each of seven methods: 12 rates with 4 decays, 8 with 4 decays and 2 more
+         * thresholds, 8 with 6 decays; muon at 10 products of rate and threshold that are no such
+         * rates; fast and exact of two clipping optimizers at 3 rates.  In full: 6 decays at 8
+         * rates, of Muon and MuonClip 4 decays at 5 more, of three clipping optimizers 6
+         * thresholds */
+        { "lr-sweep", "pico", 7 * 48 + 10 + 12, 0 },
+        { "lr-sweep", "nano", 7 * 48 + 10 + 12, 0 },
+        /* Soft Musec's five steps and fast clips; accurate ones at 3 rates */
+        { "lr-sweep", "mini", 8 * 48 + 10 + 6, 0 },
+        { "lr-sweep", "midi", 8 * 48 + 10 + 6, 0 },
+        { "weight-norm", "pico", 4 + 4 + 6 + 6, 6 + 6 + 36 + 36 },
+        { "effective-rank", "pico", 4 + 4 + 6 + 6, 6 + 6 + 36 + 36 },
+        { "step-time", "pico", 2 + 3 + 4 + 2, 0 },
         { "threshold", "pico", 9, 18 },
         { "ns-iters", "pico", 9, 18 },
-        { "controls", "pico", 100 - 8 + 4, 0 },
+        { "controls", "pico", 358 - 96, 0 },
+        { "qk-norm", "pico", 2 * (3 * 8 + 12 + 8), 0 },
         /* the tables' rows; muon at rate times threshold without duplicates; fast; baselines */
         { "lr-sweep", "small", 4 * 6 + 4 + 2 * 6 + 8, 0 },
         { "lr-sweep", "medium", 4 * 8 + 7 + 2 * 8 + 8, 0 },
@@ -303,9 +312,9 @@ TEST(items_have_the_expected_numbers_of_runs)
               cases[i].full);
     }
     /* Items share their runs: few are not in the sweep. */
-    CHECK(count("verdict", "pico", false) == 100 + 6 + 4, "%zu", count("verdict", "pico", false));
+    CHECK(count("verdict", "pico", false) == 358 + 6, "%zu", count("verdict", "pico", false));
     for (size_t i = 0; i < all.n; i++)
-        CHECK(count(all.at[i].name, "pico", false) <= 132, "%s", all.at[i].name);
+        CHECK(count(all.at[i].name, "pico", false) <= 364, "%s", all.at[i].name);
 }
 
 TEST(items_fix_rate_and_threshold)
@@ -425,6 +434,76 @@ TEST(settings_of_the_user_override_the_grid)
     ms_grid_free(&grid);
 }
 
+/* Tuning runs of a method: those of its operator, with all values of what is tuned. */
+static size_t tuning_runs(const ms_grid *grid, const char *optimizer, const char *ns_mode)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < grid->n; i++) {
+        const ms_train_config *cfg     = &grid->at[i].config;
+        bool                   control = strcmp(optimizer, "muon") == 0;
+        static const double    rates[] = { 0.005, 0.01,  0.02, 0.05, 0.1,   0.2,   0.5,  1.6,
+                                           0.007, 0.014, 0.03, 0.07, 0.025, 0.035, 0.04, 0.14 };
+        const size_t           fine    = cfg->preset == 4 ? COUNT(rates) : 12;
+        for (size_t k = 0; control && k < fine; k++)
+            control = fabs(cfg->optim.lr - rates[k]) > 1e-9; /* Muon at lr times threshold */
+        n += !control && strcmp(cfg->optim.name, optimizer) == 0 &&
+             (ns_mode == NULL || strcmp(text_of(cfg, "ns_mode"), ns_mode) == 0);
+    }
+    return n;
+}
+
+TEST(every_method_has_the_same_number_of_tuning_runs)
+{
+    static const struct {
+        const char *optimizer, *small_mode, *gpu_mode;
+    } methods[] = { { "soft-musec", "paper", "paper" },
+                    { "spectra", "paper", "paper" },
+                    { "musec", "paper", "accurate" },
+                    { "soft-musec", "paper", "fast" },
+                    { "muon", NULL, NULL },
+                    { "muonclip", NULL, NULL },
+                    { "adam", NULL, NULL },
+                    { "adamw", NULL, NULL } };
+    static const struct {
+        const char *scale;
+        size_t      n;
+    } scales[] = {
+        { "pico", 48 }, { "nano", 48 }, { "mini", 48 }, { "midi", 48 }, { "brief", 32 }
+    };
+    for (size_t s = 0; s < COUNT(scales); s++) {
+        const ms_experiment_ask ask  = { .scale = scales[s].scale };
+        ms_grid                 grid = runs_of("lr-sweep", &ask);
+        for (size_t i = 0; i < COUNT(methods); i++) {
+            const size_t n = tuning_runs(&grid, methods[i].optimizer,
+                                         s < 2 ? methods[i].small_mode : methods[i].gpu_mode);
+            CHECK(n == scales[s].n, "%s at %s: %zu, not %zu", methods[i].optimizer, scales[s].scale,
+                  n, scales[s].n);
+        }
+        ms_grid_free(&grid);
+    }
+}
+
+TEST(a_grid_is_narrowed_and_its_lists_replaced)
+{
+    json_t *only  = json_pack("{s:[s,s], s:[f]}", "optimizer", "muon", "soft-musec", "lr", 0.2);
+    json_t *lists = json_pack("{s:[f,f]}", "threshold", 0.02, 0.25);
+    ms_experiment_ask ask  = { .scale = "pico", .only = only };
+    ms_grid           grid = runs_of("lr-sweep", &ask);
+    /* at lr 0.2: Muon with 4 decays; Soft Musec with 4 and 2 more thresholds, fast and exact */
+    CHECK(grid.n == 4 + 6 + 2, "%zu runs", grid.n);
+    ms_grid_free(&grid);
+    ask  = (ms_experiment_ask){ .scale = "pico", .lists = lists };
+    grid = runs_of("threshold", &ask);
+    CHECK(grid.n == 6, "%zu runs", grid.n);
+    for (size_t i = 0; i < grid.n; i++)
+        CHECK(strcmp(text_of(&grid.at[i].config, "threshold"), "0.02") == 0 ||
+                  strcmp(text_of(&grid.at[i].config, "threshold"), "0.25") == 0,
+              "%s", text_of(&grid.at[i].config, "threshold"));
+    ms_grid_free(&grid);
+    json_decref(only);
+    json_decref(lists);
+}
+
 TEST(wrong_scales_and_settings_are_refused)
 {
     static const struct {
@@ -436,7 +515,8 @@ TEST(wrong_scales_and_settings_are_refused)
         { "pico", "steps", "FIELD=VALUE" },
         { "pico", "=3", "FIELD=VALUE" },
         { "pico", "optimizer=muon", "no field \"optimizer\"" },
-        { "piko", "steps=3", "no scale \"piko\"; there are pico, nano, small, medium, wide" },
+        { "piko", "steps=3",
+          "no scale \"piko\"; there are pico, nano, mini, midi, brief, small, medium, wide" },
         { "set", "steps=3", "no scale \"set\"" },
     };
     for (size_t i = 0; i < COUNT(cases); i++) {

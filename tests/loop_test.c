@@ -184,6 +184,30 @@ TEST(a_run_that_is_out_of_time_stops_and_resumes)
     train_check_same(&whole, &parts, STEPS);
 }
 
+TEST(checkpoints_are_written_as_asked)
+{
+    static train_watch w;
+    static const struct {
+        const char *settings;
+        bool        half, whole; /* whether there are checkpoints of a run stopped, done */
+    } cases[] = { { SMALL "checkpoint_every=3 checkpoints=all", true, true },
+                  { SMALL "checkpoint_every=3 checkpoints=unfinished", true, true },
+                  { SMALL "checkpoint_every=0 checkpoints=unfinished", true, false },
+                  { SMALL "checkpoint_every=3 checkpoints=none", false, false } };
+    struct stat info;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const ms_train_config cfg = train_config("pico", "soft-musec", cases[i].settings);
+        const char           *dir = fresh_dir();
+        (void)run_until(&cfg, &w, dir, false, 4);
+        CHECK((lstat(path_in(dir, "checkpoint"), &info) == 0) == cases[i].half, "%s stopped",
+              cases[i].settings);
+        dir = fresh_dir();
+        (void)run_until(&cfg, &w, dir, false, -1);
+        CHECK((lstat(path_in(dir, "checkpoint"), &info) == 0) == cases[i].whole, "%s done",
+              cases[i].settings);
+    }
+}
+
 /* ---- stopped inside a step ------------------------------------------------------------------- */
 
 /* Two data sets that are so short that the run reaches their ends. */

@@ -123,3 +123,21 @@ TEST(stalled_runs_are_drawn_but_never_best)
     CHECK(strstr(block("dynamics-val")->figure.caption, "MuonClip lr") == NULL, "a best of %s",
           block("dynamics-val")->figure.caption);
 }
+
+/* Muon 2.0 and 2.2, mean 2.1; Soft Musec 2.1 and 2.2 beside them, +5 % and 0 %: mean 2.5 %,
+ * standard deviation 3.5355 %, over sqrt 2 and times 12.7062 is 31.766 %.  At 5 times the rate
+ * there is one seed. */
+TEST(differences_are_paired_by_seed)
+{
+    MAKE("muon lr=0.1 loss=2 seed=0", "muon lr=0.1 loss=2.2 seed=1", "muon lr=0.5 loss=4 seed=0",
+         "soft-musec lr=0.2 loss=2.2 seed=1", "soft-musec lr=0.2 loss=2.1 seed=0",
+         "soft-musec lr=1 loss=3 seed=0", "soft-musec lr=0.4 loss=5 seed=0");
+    check_rows("differences", 4);
+    check_row("differences", 0,
+              "pico, builtin|Soft Musec|best|0.2|2.1500 ± 0.6353|2|+2.50% ± 31.77|2|4");
+    check_row("differences", 1, "pico, builtin|Soft Musec|5 × best|1|3.0000|1|-25.00%|1|4");
+    check_row("differences", 2, "pico, builtin|Muon|best|0.1|2.1000 ± 1.2706|2|-|0|3");
+    check_row("differences", 3, "pico, builtin|Muon|5 × best|0.5|4.0000|1|-|0|3");
+    MAKE("muon lr=0.1 loss=2");
+    CHECK(section("differences") == NULL, "there is nothing beside Muon");
+}

@@ -241,7 +241,7 @@ TEST(every_preset_works_with_every_optimizer)
                          ms_gpt_measure(&e, &cfg.model, MUSEC_F32, s.max_tokens, 1 << 21, &sizes));
             CHECK(strcmp(cfg.optim.name, optimizer) == 0 && strlen(help) > 10, "%s", name);
         }
-    CHECK(n == 5, "%zu presets", n);
+    CHECK(n == 7, "%zu presets", n);
     ms_train_config cfg;
     CHECK_FAILS(&e, ms_train_config_init(&e, &cfg, "tiny", "muon"), MUSEC_EINVAL, "tiny");
     CHECK(strstr(e.text, "pico|nano") != NULL, "%s", e.text);

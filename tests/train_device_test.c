@@ -355,3 +355,45 @@ TEST(the_message_of_too_little_memory_says_what_needs_it)
                        "micro-batches would not help") != NULL,
           "%s", text);
 }
+
+/* ---- a device that runs share ---------------------------------------------------------------- */
+
+static ms_summary run_on(ms_train_device *shared, const ms_train_config *cfg, train_watch *w)
+{
+    ms_train_setup setup = train_setup(cfg, w, NULL, false);
+    ms_train      *t     = NULL;
+    ms_error       e     = { "" };
+    ms_summary     got;
+    w->stop_after = -1;
+    setup.device  = shared;
+    CHECK_OK_ERR(&e, ms_train_open(&e, &setup, &t));
+    CHECK(shared->ctx == NULL, "a running run has the device for itself");
+    CHECK_OK_ERR(&e, ms_train_run(&e, t, &got));
+    ms_train_close(t);
+    return got;
+}
+
+TEST(runs_on_a_device_that_stays_open_are_those_on_one_of_their_own)
+{
+    static train_watch      alone, shared;
+    ms_train_config         cfg    = configure("cpu", "auto");
+    ms_train_config         larger = cfg, other = configure("ref", "auto");
+    ms_train_device         device = { 0 };
+    const struct musec_ctx *first;
+
+    larger.model.width = 48;
+    run(&alone, &cfg, NULL, false, -1);
+    (void)run_on(&device, &larger, &shared);
+    first = device.ctx;
+    CHECK(first != NULL && first->n_taken == 0, "it stays open, without memory of the run");
+    (void)run_on(&device, &cfg, &shared);
+    train_check_same(&alone, &shared, STEPS);
+    CHECK(device.ctx == first, "another device");
+    (void)run_on(&device, &other, &shared); /* a run that wants another one gets it */
+    CHECK(strcmp(device.wanted, "ref") == 0 && strcmp(device.ctx->name, "ref") == 0, "%s",
+          device.wanted);
+    (void)run_on(&device, &cfg, &shared);
+    train_check_same(&alone, &shared, STEPS);
+    ms_train_device_close(&device);
+    CHECK(device.ctx == NULL, "it stays open");
+}

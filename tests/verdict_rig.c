@@ -49,6 +49,8 @@ static void add_soft(void)
         world_add("soft-musec", world_rates[i], losses[i] + 0.03, "threshold=0.05 ns_iters=3");
         world_add("soft-musec", world_rates[i], losses[i] + 0.005, "threshold=0.05 ns_iters=8");
     }
+    world_add("soft-musec", 0.003, 3.30, "threshold=0.5")->ms = 10.1; /* beyond its range */
+    world_add("soft-musec", 1.5, 3.50, "threshold=0.5")->ms   = 10.1;
     world_add("soft-musec", 0.2, 2.89, "ns_mode=exact");
     world_add("soft-musec", 0.2, 2.91, "ns_mode=fast");
 }
@@ -71,8 +73,13 @@ static void add_others(void)
         fake_groups(f, 20.0, 58.0, 79.0, 0.95);
     }
     world_add("muon", 0.25, 3.60, "");
-    world_add("adam", 0.001, 3.20, "");
-    world_add("adamw", 0.001, 3.18, "");
+    world_add("muon", 0.003, 3.20, ""); /* so that no optimum is at an edge */
+    world_add("muonclip", 0.003, 3.20, "")->ms = 10.2;
+    for (int i = 0; i < 3; i++) {
+        static const double rates[] = { 0.0003, 0.001, 0.003 };
+        world_add("adam", rates[i], i == 1 ? 3.20 : 3.40, "");
+        world_add("adamw", rates[i], i == 1 ? 3.18 : 3.40, "");
+    }
 }
 
 void world_make(void)

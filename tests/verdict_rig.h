@@ -2,7 +2,8 @@
  * the verdicts on it.
  *
  * The world has rates 0.01, 0.1, 0.2 and 0.5; Soft Musec at three thresholds, with K = 3, 5, 8 and
- * the exact and fast operator; Muon also at lr D.  Losses are close to the bounds of the claims. */
+ * the exact and fast operator; Muon also at lr D.  No method's best rate is its smallest or
+ * largest.  Losses are close to the bounds of the claims. */
 #ifndef MS_TESTS_VERDICT_RIG_H
 #define MS_TESTS_VERDICT_RIG_H
 

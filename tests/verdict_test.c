@@ -113,7 +113,7 @@ static const change failing[] = {
     { "large-lr", "muonclip", 0.1, "", LOSS, 2.95 },
     { "large-lr", "spectra", 0.5, "", DIVERGE, 0 },
     { "near-best", "soft-musec", 0.5, "", LOSS, 3.05 },
-    { "adam", "adamw", 0, "", LOSS, 3.0 },
+    { "adam", "adamw", 0.001, "", LOSS, 3.0 },
     { "spike", "spectra", 0.2, "", SPIKE, 0.02 },
     { "recovery", "muon", 0.2, "", RECOVER, 10 },
     { "recovery", "muon", 0.2, "", LOSS, 2.92 },
@@ -165,7 +165,7 @@ TEST(each_claim_can_fail)
 /* Two data sets disagree, and a larger model has a smaller gap. */
 TEST(the_claims_on_data_sets_and_model_sizes_can_fail)
 {
-    const change calm = { "sets", "muonclip", 0.5, "c4", LOSS, 3.0 };
+    const change calm = { "sets", "muonclip", 0.5, "c4", LOSS, 3.02 };
 
     world_make();
     world_repeat("data=data/c4", 1.0);
@@ -342,7 +342,7 @@ TEST(results_have_the_figures)
     check_words("degrade", "Muon diverged, MuonClip +19.6% at lr 0.5");
     check_words("degrade", "Soft Musec +1.7%");
     check_words("range", "Soft Musec 0.01 to 0.5");
-    check_words("range", "Muon 0.01 to 0.1");
+    check_words("range", "Muon 0.01 to 0.01"); /* by its own rates: at 0.03 it is worse */
     check_words("recovery", "Soft Musec 2.900 (10 steps)");
     check_words("recovery", "Muon 3.300 (30 steps)");
     check_words("rank-muon", "Muon QK 0.95 VO 0.95 MLP 0.95");
@@ -376,13 +376,13 @@ TEST(long_results_are_whole)
     for (int i = 0; i < 20; i++)
         for (size_t k = 0; k < WORLD_RATES; k++) {
             snprintf(more, sizeof more, "data=a/set%02d", i);
-            world_add("soft-musec", world_rates[k], 3.0 + 0.1 * i, more);
-            world_add("muon", world_rates[k], 3.5 + 0.1 * i, more);
+            const double outer = k == 0 || k == WORLD_RATES - 1 ? 0.5 : 0.0;
+            world_add("soft-musec", world_rates[k], 3.0 + 0.1 * i + outer, more);
+            world_add("muon", world_rates[k], 3.5 + 0.1 * i + outer, more);
         }
     judge();
-    check_words("range",
-                "set19: Soft Musec 0.01 to 0.5, Muon 0.01 to 0.5, without SPECTRA, without "
-                "MuonClip");
+    check_words("range", "set19: Soft Musec 0.1 to 0.2, Muon 0.1 to 0.2, without SPECTRA, without "
+                         "MuonClip");
     CHECK(strlen(find("range")->result) > 1024, "a short one");
 }
 
@@ -469,12 +469,20 @@ TEST(the_sentences_contain_the_bounds_of_the_claims)
 /* The table has a kind and its count, "1 holds" or "2 hold", the good kinds first. */
 TEST(verdicts_are_counted)
 {
-    static const char *const want[]     = { "holds",         "1 holds",         "does not hold",
-                                            "2 do not hold", "not tested here", "3 not tested" };
-    static const ms_verdict  verdicts[] = { MS_NOT_TESTED, MS_DOES_NOT_HOLD, MS_HOLDS,
-                                            MS_NOT_TESTED, MS_DOES_NOT_HOLD, MS_NOT_TESTED };
-    ms_finding               counted[COUNT(verdicts)] = { 0 };
-    ms_table                 pairs                    = { 0 };
+    static const char *const want[]     = { "holds",
+                                            "1 holds",
+                                            "does not hold",
+                                            "2 do not hold",
+                                            "not decided by these runs",
+                                            "1 not decided",
+                                            "not tested here",
+                                            "3 not tested" };
+    static const ms_verdict  verdicts[] = {
+         MS_NOT_TESTED,    MS_NOT_TESTED,    MS_NOT_TESTED,  MS_HOLDS,
+         MS_DOES_NOT_HOLD, MS_DOES_NOT_HOLD, MS_NOT_DECIDED,
+    };
+    ms_finding counted[COUNT(verdicts)] = { 0 };
+    ms_table   pairs                    = { 0 };
 
     for (size_t i = 0; i < COUNT(verdicts); i++)
         counted[i].verdict = verdicts[i];

@@ -9,11 +9,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/file.h"
 #include "core/json_file.h"
 #include "core/memory_stream.h"
+#include "core/process.h"
 #include "core/signals.h"
 #include "device/device.h"
+#include "train/train.h"
+
+struct ms_train_device *ms_cli_shared_device;
+
+double ms_cli_training_began_ms(void)
+{
+    const bool is_later = ms_cli_shared_device != NULL && ms_cli_shared_device->ctx != NULL;
+    return is_later ? ms_clock_ms() : ms_process_start_ms();
+}
 
 int ms_cli_parsed(int n)
 {

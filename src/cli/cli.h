@@ -79,13 +79,25 @@ MS_CLI_PARTS(X)
     }
 
 /* Options of the commands that start several runs. */
-#define MS_CLI_BUDGET(args)                                                                 \
-    { "jobs", MS_OPT_I64, offsetof(args, jobs), "N",                                        \
-      "number of runs at once, on each device if --device is given; 0: one per GPU, or as " \
-      "many as cores allow [0]" },                                                          \
-    {                                                                                       \
-        "threads", MS_OPT_I64, offsetof(args, threads), "N", "CPU threads of each run [1]"  \
+#define MS_CLI_BUDGET(args)                                                                      \
+    { "jobs", MS_OPT_I64, offsetof(args, jobs), "N",                                             \
+      "number of runs at once, on each device if --device is given; 0: one per GPU, or as "      \
+      "many as cores allow [0]" },                                                               \
+        { "threads", MS_OPT_I64, offsetof(args, threads), "N", "CPU threads of each run [1]" },  \
+        { "time-limit", MS_OPT_F64, offsetof(args, time_limit), "X",                             \
+          "start no run that would not end within this many minutes from now, by the time that " \
+          "runs of its kind have taken; 0: none [0]" },                                          \
+    {                                                                                            \
+        "no-checkpoints", MS_OPT_FLAG, offsetof(args, no_checkpoints), NULL,                     \
+            "write no checkpoints: directories have logs and summaries only, and a run that "    \
+            "is interrupted begins anew"                                                         \
     }
+
+/* What trainings of this process compute on, one after the other (train/train.h); NULL: there is
+ * one, which opens its own. */
+extern struct ms_train_device *ms_cli_shared_device;
+/* The clock when the process began, or this training, if it finds its device open. */
+double ms_cli_training_began_ms(void);
 
 /* The exit code after ms_options_parse returned less than 0, having printed why. */
 int ms_cli_parsed(int n);

@@ -298,8 +298,7 @@ static musec_status demo(ms_error *e, const struct args *a)
     ms_sweep        s           = { .grid = &grid, .out = a->out, .jobs = (int)a->jobs };
     musec_status    st;
 
-    s.keep_checkpoints = true; /* for musec sample */
-    s.log              = &log;
+    s.log = &log;
     TRY(ms_grid_add(e, "the demo", description, &grid));
     TRY(ms_sweep_run_all(e, &s, made));
     for (size_t i = 0; i < COUNT(runs); i++) {

@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/settings.h"
 #include "core/json_file.h"
+#include "core/text.h"
 #include "experiment/paper.h"
 #include "report/png.h"
 
@@ -16,7 +18,7 @@ enum { MAX_SEEDS = 1000, DETAILS = 4096, WIDTH = 88 };
 
 static const ms_option options[] = {
     { "scale", MS_OPT_STR, ARG(scale), "SCALE",
-      "size of the models: pico, nano, small, medium or wide [pico]" },
+      "size of the models and runs: pico, nano, mini, midi, brief, small, medium or wide [pico]" },
     { "data", MS_OPT_LIST, ARG(data), "PATH",
       "train on this, as in musec train; if repeated, each is a panel of its own [builtin]" },
     { "seeds", MS_OPT_STR, ARG(seeds), "N[,N...]",
@@ -24,6 +26,11 @@ static const ms_option options[] = {
       "5, with --quick 2, with --full 10]" },
     { "full", MS_OPT_FLAG, ARG(full), NULL, "run the full grid instead of a reduced one" },
     { "quick", MS_OPT_FLAG, ARG(quick), NULL, "theory: few steps and two seeds, takes seconds" },
+    { "only", MS_OPT_LIST, ARG(only), "FIELD=LIST",
+      "of the item's runs, those with these values of a field; may be repeated [all]" },
+    { "list", MS_OPT_LIST, ARG(list), "NAME=LIST",
+      "these values in place of a list of experiments/scales.json, such as "
+      "threshold=0.01,0.05,0.25; may be repeated [none]" },
     { "set", MS_OPT_LIST, ARG(set), "FIELD=VALUE",
       "set a field in every run, whatever the item says; may be repeated [none]" },
     { "out", MS_OPT_STR, ARG(out), "DIR",
@@ -137,6 +144,70 @@ static musec_status read_seeds(ms_error *e, const char *text, ms_paper *p)
     }
 }
 
+/* A number where the text is one. */
+static json_t *value_of(const char *text)
+{
+    char        *end;
+    const double x = strtod(text, &end);
+    return end != text && *end == '\0' ? json_real(x) : json_string(text);
+}
+
+/* NAME=LIST of --only or --list, as members of an object. */
+static musec_status read_lists(ms_error *e, const char *flag, const ms_option_list *items,
+                               json_t **out)
+{
+    char         name[MS_OPTION_NAME];
+    json_t      *texts = NULL;
+    musec_status st    = MUSEC_OK;
+
+    *out = json_object();
+    for (size_t i = 0; i < items->n && st == MUSEC_OK; i++) {
+        const char *text = ms_option_pair(items->item[i], name);
+        json_t     *list = json_array();
+        st               = text == NULL ? MUSEC_EINVAL : ms_settings_list_of(e, text, &texts);
+        for (size_t k = 0; k < json_array_size(texts); k++)
+            ms_json_append(&list, value_of(json_string_value(json_array_get(texts, k))));
+        json_decref(texts);
+        texts = NULL;
+        for (char *c = name; *c != '\0'; c++)
+            if (*c == '-') *c = '_'; /* as the files have it */
+        if (st == MUSEC_EINVAL)
+            (void)ms_fail(e, st, "--%s wants NAME=VALUE,VALUE,..., not '%s'", flag, items->item[i]);
+        ms_json_set(out, name, list);
+    }
+    if (st == MUSEC_OK && *out == NULL) st = ms_no_memory(e, "the lists");
+    return st;
+}
+
+/* A field that is not there, or a list that no item asks for, would be ignored. */
+static musec_status check_lists(ms_error *e, const ms_paper *p)
+{
+    const json_t  *known = json_object_get(json_object_get(p->all.files, "scales"), "reduced");
+    const char    *name, *other;
+    char           names[512] = "";
+    json_t        *value;
+    ms_train_field f;
+
+    json_object_foreach((json_t *)known, other, value)
+    {
+        ms_text_append(names, sizeof names, "%s%s", names[0] != '\0' ? ", " : "", other);
+    }
+    json_object_foreach(p->lists, name, value)
+    {
+        if (json_object_get(known, name) == NULL)
+            return ms_fail(e, MUSEC_EINVAL, "--list: there is no list \"%s\"; there are %s", name,
+                           names);
+    }
+    json_object_foreach(p->only, name, value)
+    {
+        bool found = strcmp(name, "optimizer") == 0;
+        for (size_t i = 0; !found && ms_train_field_at(i, &f); i++)
+            found = ms_train_field_same(f.name, name);
+        if (!found) return ms_fail(e, MUSEC_EINVAL, "--only: there is no field \"%s\"", name);
+    }
+    return MUSEC_OK;
+}
+
 static musec_status read_args(ms_error *e, const ms_paper_args *a, ms_paper *p)
 {
     musec_status st;
@@ -147,7 +218,12 @@ static musec_status read_args(ms_error *e, const ms_paper_args *a, ms_paper *p)
                        a->within);
     TRY(ms_experiments_load(e, &p->all));
     TRY(ms_experiment_scale(e, &p->all, a->scale, &p->scale));
+    TRY(read_lists(e, "only", &a->only, &p->only));
+    TRY(read_lists(e, "list", &a->list, &p->lists));
+    TRY(check_lists(e, p));
     p->ask = (ms_experiment_ask){ .scale  = a->scale,
+                                  .only   = p->only,
+                                  .lists  = p->lists,
                                   .full   = a->full != 0,
                                   .data   = a->data.item,
                                   .n_data = a->data.n,
@@ -162,7 +238,7 @@ static musec_status read_args(ms_error *e, const ms_paper_args *a, ms_paper *p)
                            .n_devices = p->devices.n,
                            .known     = json_object(),
                            .log       = &p->log };
-    TRY(ms_sweep_budget(e, a->jobs, a->threads, &p->sweep));
+    TRY(ms_sweep_budget(e, a->jobs, a->threads, a->time_limit, &p->sweep));
 done:
     return st;
 }
@@ -252,6 +328,8 @@ int cmd_paper(int argc, char **argv)
     if (st == MUSEC_OK && is_list) st = check_args(&error, &p, "list");
     if (st == MUSEC_OK) st = is_list ? ms_paper_list(&error, &p) : make_item(&error, &p, argv[1]);
     ms_log_end(&p.log);
+    json_decref(p.only);
+    json_decref(p.lists);
     json_decref(p.sweep.known);
     ms_device_list_free(&p.devices);
     ms_experiments_free(&p.all);

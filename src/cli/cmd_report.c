@@ -3,18 +3,20 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/cli.h"
 #include "core/file.h"
 #include "core/json_file.h"
 #include "core/memory_stream.h"
 #include "core/text.h"
+#include "experiment/archive.h"
 #include "report/flat.h"
 #include "report/png.h"
 #include "report/sections.h"
 
 struct args {
-    const char *out, *png, *csv, *title, *sections;
+    const char *out, *png, *csv, *title, *sections, *archive;
     double      within;
     int         omit_times, json;
 };
@@ -24,6 +26,8 @@ static const ms_option options[] = {
     { "png", MS_OPT_STR, AT(png), "DIR", "also write each figure as a PNG file there [no]" },
     { "csv", MS_OPT_STR, AT(csv), "DIR",
       "also write the numbers of each figure and table, and of every step and group, there [no]" },
+    { "archive", MS_OPT_STR, AT(archive), "FILE",
+      "also write config, summary and log of all runs there as one small file (.tar.xz) [no]" },
     { "title", MS_OPT_STR, AT(title), "TEXT", "title of the page [Training runs]" },
     { "sections", MS_OPT_STR, AT(sections), "A,B", "show only these sections [all]" },
     { "within", MS_OPT_F64, AT(within), "X",
@@ -44,10 +48,10 @@ static const char *details(void)
 
     used =
         (size_t)snprintf(text, sizeof text,
-                         "RUN is a run directory (musec train --out), or a directory that holds "
-                         "some, up to four\nlevels below.  The page needs nothing but itself; its "
-                         "path goes to stdout.  Sections,\neach of which appears where the runs "
-                         "allow it:\n\n");
+                         "RUN is a run directory (musec train --out), a directory that holds "
+                         "some, up to four\nlevels below, or an archive of some (--archive).  The "
+                         "page needs nothing but itself; its\npath goes to stdout.  Sections, each "
+                         "of which appears where the runs allow it:\n\n");
     for (size_t i = 0; (id = ms_section_at(i, &title, &shows)) != NULL; i++)
         used += (size_t)snprintf(text + used, sizeof text - used, "  %-17s%s%s%s%s\n", id, title,
                                  shows[0] != '\0' ? " (" : "", shows, shows[0] != '\0' ? ")" : "");
@@ -178,19 +182,30 @@ static musec_status check_out(ms_error *e, const char *out, const ms_runset *set
     return MUSEC_OK;
 }
 
+static musec_status add_runs(ms_error *e, ms_archives *archives, const char *path, ms_runset *set)
+{
+    struct stat info;
+    if (stat(path, &info) == 0 && S_ISREG(info.st_mode))
+        return ms_archives_add(e, archives, path, set);
+    return ms_runset_add(e, set, path);
+}
+
 static musec_status report(ms_error *e, const struct args *a, const names *only, int n, char **runs,
                            ms_runset *set)
 {
-    const ms_page_files files = { .html = a->out, .png_dir = a->png, .csv_dir = a->csv };
-    ms_compare          c     = { 0 };
-    ms_page             page  = { 0 };
-    FILE               *to    = ms_cli_summary(a->out); /* before a rename makes a new file */
+    const ms_page_files files    = { .html = a->out, .png_dir = a->png, .csv_dir = a->csv };
+    ms_compare          c        = { 0 };
+    ms_page             page     = { 0 };
+    ms_archives         archives = { 0 };
+    FILE               *to       = ms_cli_summary(a->out); /* before a rename makes a new file */
     musec_status        st;
 
     if (a->png != NULL) TRY(ms_png_ready(e));
     for (int i = 0; i < n; i++)
-        TRY(ms_runset_add(e, set, runs[i]));
+        TRY(add_runs(e, &archives, runs[i], set));
     TRY(check_out(e, a->out, set));
+    if (a->archive != NULL) TRY(ms_archive_write(e, set, a->archive));
+    TRY(ms_archives_name(e, &archives, set));
     TRY(ms_compare_build(e, set, &c));
     TRY(make_page(e, a, only, &c, &page));
     TRY(ms_page_write(e, &page, &files));
@@ -204,6 +219,7 @@ static musec_status report(ms_error *e, const struct args *a, const names *only,
 done:
     ms_page_free(&page);
     ms_compare_free(&c);
+    ms_archives_close(&archives);
     return st;
 }
 

@@ -3,22 +3,23 @@
  * Flags and the file become one description (train/grid.h), which is also what OUT/sweep.json
  * keeps: given back to musec sweep, it is the same sweep.  A flag replaces all values that the file
  * has for its field. */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "core/json_file.h"
+#include "experiment/best_of.h"
 #include "experiment/device_list.h"
 #include "experiment/sweep.h"
 
 struct args {
     const char    *preset, *optimizer, *lr, *threshold, *weight_decay, *ns_iters, *seed;
     ms_option_list grid, set, data;
-    const char    *out, *device;
+    const char    *out, *device, *best_of, *times;
     int64_t        jobs, threads;
-    int            keep_checkpoints, dry_run, json;
+    double         time_limit;
+    int            keep_checkpoints, no_checkpoints, dry_run, json;
 };
 
 static const ms_option options[] = {
@@ -31,6 +32,9 @@ static const ms_option options[] = {
       "weight decays, such as 0.1,0.3 or \"qk=1.2,mlp=0.3;0.6\" [the preset's]" },
     { "ns-iters", MS_OPT_STR, AT(ns_iters), "LIST", "numbers of Newton-Schulz steps [5]" },
     { "seed", MS_OPT_STR, AT(seed), "LIST", "seeds [0]" },
+    { "best-of", MS_OPT_STR, AT(best_of), "DIR",
+      "in place of GRID.json: the best setting of each method among the runs in DIR [none]" },
+    { "times", MS_OPT_STR, AT(times), "LIST", "factors on its learning rate [1]" },
     { "grid", MS_OPT_LIST, AT(grid), "FIELD=LIST",
       "values of any other field, by its name in config.json; may be repeated [none]" },
     { "set", MS_OPT_LIST, AT(set), "FIELD=VALUE",
@@ -72,8 +76,9 @@ const ms_command *sweep_command(void)
             "makes what is missing.  One that was made from other data than are there now under\n"
             "their name, or changed on its way, is refused.  OUT/sweep.json keeps the grid.  Exit\n"
             "status 0 also if runs stalled or diverged: the table says so.\n\n"
-            "Example: musec sweep --optimizer soft-musec,muon --lr 0.02,0.1,0.5 --seed 0,1 \\\n"
-            "             --set steps=120 --out runs/lr\n",
+            "Examples: musec sweep --optimizer soft-musec,muon --lr 0.02,0.1,0.5 --seed 0,1 \\\n"
+            "              --set steps=120 --out runs/lr\n"
+            "          musec sweep --best-of runs/lr --times 1,5,25 --seed 0,1,2 --out runs/lr\n",
         .groups       = groups,
         .n_groups     = COUNT(groups),
         .options      = options,
@@ -84,32 +89,6 @@ const ms_command *sweep_command(void)
 }
 
 /* ---- flags to JSON --------------------------------------------------------------------------- */
-
-/* "a,b" -> ["a", "b"]; MUSEC_EINVAL: a value is missing or no text that JSON can hold. */
-static musec_status list_of(ms_error *e, const char *text, json_t **out)
-{
-    const char *between = strchr(text, ';') != NULL ? ";" : strchr(text, '=') != NULL ? "" : ",";
-    json_t     *list    = json_array();
-
-    *out = NULL;
-    for (;; text++) {
-        const size_t bytes = strcspn(text, between);
-        size_t       first = 0, end = bytes;
-        while (first < end && isspace((unsigned char)text[first]))
-            first++;
-        while (end > first && isspace((unsigned char)text[end - 1]))
-            end--;
-        if (first == end || !ms_text_is_utf8(text)) {
-            json_decref(list);
-            return ms_fail(e, MUSEC_EINVAL, "a value is missing, or not in UTF-8");
-        }
-        ms_json_append(&list, json_stringn(text + first, end - first));
-        text += bytes;
-        if (*text == '\0') break;
-    }
-    *out = list;
-    return list != NULL ? MUSEC_OK : ms_no_memory(e, "the grid");
-}
 
 /* Sets the values of a field in every grid, and releases them. */
 static musec_status put_list(ms_error *e, json_t *description, const char *field, json_t *values)
@@ -223,7 +202,7 @@ static int add_list(const ms_command *cmd, const struct list_flag *flag, const c
 {
     ms_error     error = { "" };
     json_t      *values;
-    musec_status st = list_of(&error, text, &values);
+    musec_status st = ms_settings_list_of(&error, text, &values);
 
     if (st == MUSEC_EINVAL)
         return ms_cli_usage(cmd, "--%s wants values with ',' or ';' between, not '%s'", flag->name,
@@ -246,7 +225,7 @@ static musec_status add_items(ms_error *e, const struct args *a, json_t *descrip
 
     for (size_t i = 0; i < a->grid.n; i++) {
         text = ms_option_pair(a->grid.item[i], field);
-        st   = text == NULL ? MUSEC_EINVAL : list_of(e, text, &values);
+        st   = text == NULL ? MUSEC_EINVAL : ms_settings_list_of(e, text, &values);
         if (st == MUSEC_OK) st = put_list(e, description, field, values);
         if (st == MUSEC_EINVAL)
             ms_error_set(e, "--grid wants FIELD=VALUE,VALUE,..., not '%s'", a->grid.item[i]);
@@ -325,21 +304,21 @@ static musec_status sweep(ms_error *e, const struct args *a, const char *what,
     ms_grid        grid    = { 0 };
     ms_device_list devices = { 0 };
     ms_sweep_run  *runs    = NULL;
-    ms_sweep       s       = { .grid             = &grid,
-                               .out              = a->out,
-                               .devices          = devices.name,
-                               .keep_checkpoints = a->keep_checkpoints != 0,
-                               .known            = json_object(),
-                               .log              = &log };
+    ms_sweep       s       = { .grid = &grid, .out = a->out, .devices = devices.name };
     musec_status   st;
 
-    TRY(ms_sweep_budget(e, a->jobs, a->threads, &s));
+    s.known = json_object();
+    s.log   = &log;
+    TRY(ms_sweep_budget(e, a->jobs, a->threads, a->time_limit, &s));
     TRY(ms_grid_add(e, what, description, &grid));
     for (size_t i = 0; i < grid.n_duplicates; i++) {
         char text[256];
         ms_grid_describe_duplicates(&grid.duplicates[i], text, sizeof text);
         ms_log_say(&log, MS_LOG_NORMAL, "%s", text);
     }
+    if (!a->keep_checkpoints)
+        ms_sweep_checkpoints(&grid,
+                             a->no_checkpoints ? MS_CHECKPOINTS_NONE : MS_CHECKPOINTS_UNFINISHED);
     TRY(ms_device_list_read(e, a->device, &devices));
     s.n_devices = devices.n;
     runs        = calloc(grid.n, sizeof *runs);
@@ -350,6 +329,31 @@ done:
     json_decref(s.known);
     ms_device_list_free(&devices);
     ms_grid_free(&grid);
+    return st;
+}
+
+/* The grid of --best-of and --times. */
+static musec_status read_best(ms_error *e, const struct args *a, json_t **description)
+{
+    json_t      *texts = NULL, *factors = json_array();
+    musec_status st;
+
+    TRY(ms_settings_list_of(e, a->times != NULL ? a->times : "1", &texts));
+    for (size_t i = 0; i < json_array_size(texts); i++) {
+        const char  *text = json_string_value(json_array_get(texts, i));
+        char        *end;
+        const double x = strtod(text, &end);
+        if (*end != '\0' || !(x > 0.0 && x <= 1e6))
+            TRY(ms_fail(e, MUSEC_EINVAL,
+                        "--times is \"%s\"; it must be numbers above 0, such as "
+                        "1,5,25",
+                        a->times));
+        ms_json_append(&factors, json_real(x));
+    }
+    TRY(ms_best_of(e, a->best_of, factors, description));
+done:
+    json_decref(factors);
+    json_decref(texts);
     return st;
 }
 
@@ -365,9 +369,16 @@ int cmd_sweep(int argc, char **argv)
     int               code;
 
     if (n < 0) return ms_cli_parsed(n);
-    if (file == NULL && !has_flags(&a))
+    if (a.keep_checkpoints && a.no_checkpoints)
+        return ms_cli_usage(cmd, "--keep-checkpoints and --no-checkpoints: give one of them");
+    if (file == NULL && a.best_of == NULL && !has_flags(&a))
         return ms_cli_usage(cmd, "it wants GRID.json, or flags that make a grid");
-    if (file != NULL)
+    if (file != NULL && a.best_of != NULL)
+        return ms_cli_usage(cmd, "GRID.json and --best-of: give one of them");
+    if (a.times != NULL && a.best_of == NULL) return ms_cli_usage(cmd, "--times is for --best-of");
+    if (a.best_of != NULL)
+        st = read_best(&error, &a, &description);
+    else if (file != NULL)
         st = ms_json_read(&error, file, &description);
     else
         description = json_pack("{s:[{}]}", "grids");

@@ -15,7 +15,6 @@
 #include "comm/comm.h"
 #include "core/clock.h"
 #include "core/json_file.h"
-#include "core/process.h"
 #include "core/signals.h"
 #include "experiment/estimate.h"
 #include "train/rundir.h"
@@ -42,7 +41,7 @@ static const char default_preset[] = "pico", default_optimizer[] = "soft-musec";
 static char optimizer_names[256], help_text[4096]; /* filled by train_command() */
 
 static const ms_option before[] = {
-    { "preset", MS_OPT_CHOICE, AT(preset), "pico|nano|small|medium|wide",
+    { "preset", MS_OPT_CHOICE, AT(preset), "pico|nano|mini|midi|small|medium|wide",
       "size of model and run: pico takes seconds on a laptop, wide is the paper's largest [pico]" },
     { "optimizer", MS_OPT_CHOICE, AT(optimizer), optimizer_names,
       "optimizer of the attention and MLP matrices; all else gets AdamW [soft-musec]" },
@@ -457,7 +456,8 @@ static musec_status run(ms_error *e, const struct args *a, const ms_train_config
     ms_train_setup  setup    = { .config    = *cfg,
                                  .out       = out,
                                  .resume    = a->resume != NULL,
-                                 .began     = ms_process_start_ms(),
+                                 .device    = ms_cli_shared_device,
+                                 .began     = ms_cli_training_began_ms(),
                                  .comm      = comm,
                                  .comm_kind = a->comm,
                                  .log       = speaks ? &log : NULL,

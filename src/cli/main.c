@@ -1,10 +1,13 @@
 /* main.c - the musec program: the table of subcommands, and the choice of one. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "core/names.h"
 #include "device/cpu/prepare.h"
+#include "experiment/pool.h"
+#include "train/train.h"
 
 static const ms_cli_command commands[] = {
 #define X(name) { #name, name##_command, cmd_##name },
@@ -90,6 +93,25 @@ static int write_manual(const char *path)
     return EXIT_FAILED;
 }
 
+static int run_command(int argc, char **argv)
+{
+    for (size_t i = 0; i < COUNT(commands); i++)
+        if (strcmp(commands[i].name, argv[0]) == 0) return commands[i].run(argc, argv);
+    return unknown(argv[0]);
+}
+
+/* One command after the other, of a pool (experiment/pool.h): trainings share a device. */
+static int work(const char *socket)
+{
+    ms_train_device device = { 0 };
+    int             code;
+
+    ms_cli_shared_device = &device;
+    code                 = ms_pool_serve((int)strtol(socket, NULL, 10), run_command);
+    ms_train_device_close(&device);
+    return code;
+}
+
 static int dispatch(int argc, char **argv)
 {
     const char *name = NULL;
@@ -111,9 +133,7 @@ static int dispatch(int argc, char **argv)
         printf("musec %s\n", musec_version());
         return EXIT_OK;
     }
-    for (size_t i = 0; i < COUNT(commands); i++)
-        if (strcmp(commands[i].name, name) == 0) return commands[i].run(argc - 1, argv + 1);
-    return unknown(name);
+    return run_command(argc - 1, argv + 1);
 }
 
 int main(int argc, char **argv)
@@ -121,6 +141,7 @@ int main(int argc, char **argv)
     int code;
 
     ms_device_cpu_prepare(argv); /* may start the program again, so before anything else */
+    if (argc == 2 && strcmp(argv[0], ms_pool_worker) == 0) return work(argv[1]);
     code = dispatch(argc, argv);
     /* Output is buffered: only now is it known whether the result arrived. */
     errno = 0;

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/json_file.h"
 #include "core/real.h"
+#include "core/text.h"
 #include "core/whole.h"
 
 /* Whether the values are a list of words, "a|b-c"; names in capitals stand for others. */
@@ -99,4 +101,29 @@ void ms_settings_list(const char *(*name_at)(size_t index, const char **help), i
         if (w < bytes) w += (size_t)snprintf(text + w, bytes - w, "  %-*s%s\n", width, name, help);
     }
     if (w < bytes) snprintf(text + w, bytes - w, "%s", after);
+}
+
+musec_status ms_settings_list_of(ms_error *e, const char *text, json_t **out)
+{
+    const char *between = strchr(text, ';') != NULL ? ";" : strchr(text, '=') != NULL ? "" : ",";
+    json_t     *list    = json_array();
+
+    *out = NULL;
+    for (;; text++) {
+        const size_t bytes = strcspn(text, between);
+        size_t       first = 0, end = bytes;
+        while (first < end && isspace((unsigned char)text[first]))
+            first++;
+        while (end > first && isspace((unsigned char)text[end - 1]))
+            end--;
+        if (first == end || !ms_text_is_utf8(text)) {
+            json_decref(list);
+            return ms_fail(e, MUSEC_EINVAL, "a value is missing, or not in UTF-8");
+        }
+        ms_json_append(&list, json_stringn(text + first, end - first));
+        text += bytes;
+        if (*text == '\0') break;
+    }
+    *out = list;
+    return list != NULL ? MUSEC_OK : ms_no_memory(e, "a list");
 }

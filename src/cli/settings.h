@@ -16,6 +16,8 @@ int ms_settings_usage(const ms_command *cmd, const ms_option *options, const cha
                       size_t n);
 /* Describes what `value` should have been if it cannot be read as `meta`, else NULL. */
 const char *ms_settings_unreadable(const char *meta, const char *value);
+/* "a,b" -> ["a", "b"]; MUSEC_EINVAL: a value is missing or no text that JSON can hold. */
+musec_status ms_settings_list_of(ms_error *e, const char *text, json_t **out);
 /* Reads a registry: writes its names as "a|b|c", and to `text` a line for each name, of which the
  * first `width` characters are the name's, between the texts before and after. */
 void ms_settings_list(const char *(*name_at)(size_t index, const char **help), int width,

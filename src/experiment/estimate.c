@@ -251,13 +251,14 @@ static musec_status make_runs(ms_error *e, const ms_estimate_setup *setup, const
     musec_status  st;
 
     if (runs == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
-    sweep.grid             = &c->grid;
-    sweep.out              = dir;
-    sweep.log              = log->live ? log : &quiet; /* the table that is redrawn, or nothing */
-    sweep.expected_s       = 0.0;
-    sweep.keep_checkpoints = false;
-    st                     = ms_sweep_run_all(e, &sweep, runs);
-    c->wall_ms             = ms_clock_ms() - start;
+    ms_sweep_checkpoints(&c->grid, MS_CHECKPOINTS_NONE);
+    sweep.grid       = &c->grid;
+    sweep.out        = dir;
+    sweep.log        = log->live ? log : &quiet; /* the table that is redrawn, or nothing */
+    sweep.expected_s = 0.0;
+    sweep.limit_s    = 0.0;
+    st               = ms_sweep_run_all(e, &sweep, runs);
+    c->wall_ms       = ms_clock_ms() - start;
     free(runs);
     return st;
 }

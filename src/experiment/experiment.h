@@ -44,6 +44,9 @@ typedef struct ms_experiment_ask {
     size_t n_seeds;
     const char *const *set; /* FIELD=VALUE, replaces the settings of the item */
     size_t             n_set;
+    /* Objects of arrays, or NULL: values of fields that are wanted of the item's runs, and lists in
+     * place of those of scales.json. */
+    const json_t *only, *lists;
 } ms_experiment_ask;
 
 musec_status ms_experiments_load(ms_error *e, ms_experiments *out);
@@ -53,6 +56,13 @@ musec_status ms_experiment_find(ms_error *e, const ms_experiments *all, const ch
                                 const ms_experiment **out);
 /* "lr-sweep (fig1, fig5)": the name of an item, and the paper's own numbers. */
 void ms_experiment_names(const ms_experiment *item, char *text, size_t bytes);
+/* The names of the scales, from the smallest: index 0, 1, ... until NULL. */
+const char *ms_experiment_scale_at(const ms_experiments *all, size_t index);
+/* The preset that the models of a scale are made from. */
+const char *ms_experiment_preset(const json_t *scale, const char *name);
+/* "experiments/ITEM.json: WHAT "NAME"" */
+musec_status ms_experiment_broken(ms_error *e, const char *item, const char *what,
+                                  const char *name);
 /* The object of a scale in scales.json; the error lists all scales. */
 musec_status ms_experiment_scale(ms_error *e, const ms_experiments *all, const char *name,
                                  const json_t **out);

@@ -15,10 +15,10 @@
 
 typedef struct ms_paper_args {
     const char    *scale, *seeds, *out, *device, *png, *csv;
-    ms_option_list data, set;
+    ms_option_list data, set, only, list;
     int64_t        jobs, threads;
-    double         within;
-    int            full, quick, omit_times, no_run, dry_run, recalibrate, json;
+    double         within, time_limit;
+    int            no_checkpoints, full, quick, omit_times, no_run, dry_run, recalibrate, json;
 } ms_paper_args;
 
 typedef struct ms_paper { /* the arguments, parsed */
@@ -26,6 +26,7 @@ typedef struct ms_paper { /* the arguments, parsed */
     ms_experiments       all;
     const json_t        *scale; /* its part of scales.json */
     ms_experiment_ask    ask;
+    json_t              *only, *lists; /* what `ask` points to */
     unsigned             seeds[MS_OPTION_LIST];
     ms_device_list       devices;
     ms_log               log;

@@ -6,12 +6,12 @@
 #include "experiment/paper.h"
 #include "train/schedule.h"
 
-enum { CELL = 1024, PRESETS = 5 };
+enum { CELL = 1024, SCALES = 16 };
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
 typedef struct column {
-    const char     *preset;
+    const char     *scale;
     const json_t   *paper; /* the figures that the paper prints, or NULL */
     bool            known;
     ms_train_config cfg;
@@ -86,20 +86,20 @@ static void hardware_cell(const column *c, char *text)
     snprintf(text, CELL, "-");
 }
 
-/* ---- a table over the presets ---------------------------------------------------------------- */
+/* ---- a table over the scales ----------------------------------------------------------------- */
 
-/* A preset as the items run it: the first run of an item that every scale has.  The page is told
+/* A scale as the items run it: the first run of an item that every scale has.  The page is told
  * where there is no memory for it. */
 static void read_column(const ms_paper *p, const ms_experiment *item, size_t index, ms_page *page,
                         column *out)
 {
-    ms_experiment_ask    ask  = { .scale = ms_preset_name(index, NULL) };
+    ms_experiment_ask    ask  = { .scale = ms_experiment_scale_at(&p->all, index) };
     ms_grid              grid = { 0 };
     ms_error             ignored;
     const ms_experiment *sweep;
     musec_status         st;
 
-    *out       = (column){ .preset = ask.scale };
+    *out       = (column){ .scale = ask.scale };
     out->paper = json_object_get(json_object_get(item->file, "paper"), ask.scale);
     TRY(ms_experiment_find(&ignored, &p->all, "threshold", &sweep));
     TRY(ms_experiment_runs(&ignored, &p->all, sweep, &ask, &grid));
@@ -113,23 +113,26 @@ done:
     ms_grid_free(&grid);
 }
 
-static void add_presets(const ms_paper *p, const ms_experiment *item, const char *caption,
-                        const line *lines, size_t n, ms_page *page)
+static void add_scales(const ms_paper *p, const ms_experiment *item, const char *caption,
+                       const line *lines, size_t n, ms_page *page)
 {
-    static column columns[PRESETS];
+    static column columns[SCALES];
     ms_section   *section = ms_page_section(page, item->name, item->title, item->shows);
-    ms_table      table   = { .align = "lrrrrrrrr" };
+    ms_table      table   = { .align = "lrrrrrrrrrrrrrrrrr" };
     char          text[CELL];
+    size_t        n_scales = 0;
 
     ms_table_add(&table, "%s", "");
-    for (size_t i = 0; i < PRESETS; i++) {
+    while (n_scales < SCALES && ms_experiment_scale_at(&p->all, n_scales) != NULL)
+        n_scales++;
+    for (size_t i = 0; i < n_scales; i++) {
         read_column(p, item, i, page, &columns[i]);
-        ms_table_add(&table, "%s", columns[i].preset);
-        if (columns[i].paper != NULL) ms_table_add(&table, "%s, paper", columns[i].preset);
+        ms_table_add(&table, "%s", columns[i].scale);
+        if (columns[i].paper != NULL) ms_table_add(&table, "%s, paper", columns[i].scale);
     }
     for (size_t k = 0; k < n; k++) {
         ms_table_add(&table, "%s", lines[k].title);
-        for (size_t i = 0; i < PRESETS; i++) {
+        for (size_t i = 0; i < n_scales; i++) {
             const column *c      = &columns[i];
             const char   *theirs = json_string_value(json_object_get(c->paper, lines[k].field));
             snprintf(text, sizeof text, "-");
@@ -158,8 +161,8 @@ void ms_paper_architecture(const ms_paper *p, const ms_experiment *item, ms_page
         { "parameters in matrices", matrices_cell, "matrices" },
         { "parameters", parameters_cell, "parameters" },
     };
-    add_presets(p, item, "The presets as they are built, beside the paper's figures.", lines,
-                COUNT(lines), page);
+    add_scales(p, item, "The models of the scales as they are built, beside the paper's figures.",
+               lines, COUNT(lines), page);
 }
 
 void ms_paper_training(const ms_paper *p, const ms_experiment *item, ms_page *page)
@@ -178,9 +181,8 @@ void ms_paper_training(const ms_paper *p, const ms_experiment *item, ms_page *pa
         { "data", data_cell, "data" },
         { "hardware", hardware_cell, "hardware" },
     };
-    add_presets(p, item,
-                "The runs of the items as they are configured, beside the paper's figures.", lines,
-                COUNT(lines), page);
+    add_scales(p, item, "The runs of the items as they are configured, beside the paper's figures.",
+               lines, COUNT(lines), page);
 }
 
 /* ---- the paper's selections ------------------------------------------------------------------ */
@@ -233,7 +235,7 @@ void ms_paper_selected(const ms_paper *p, const ms_experiment *item, ms_page *pa
     ms_section *section = ms_page_section(page, "selected", "What the paper selected", item->shows);
     const bool  has     = ms_experiment_selected(&p->all, p->ask.scale, "muon") != NULL;
     const char *scale;
-    for (size_t i = 0; (scale = ms_preset_name(i, NULL)) != NULL; i++)
+    for (size_t i = 0; (scale = ms_experiment_scale_at(&p->all, i)) != NULL; i++)
         if (ms_experiment_selected(&p->all, scale, "muon") != NULL &&
             (!has || strcmp(scale, p->ask.scale) == 0))
             add_selected(p, scale, page, section);

@@ -1,4 +1,9 @@
-/* pool.h - runs of this program side by side, each a process of its own. */
+/* pool.h - commands of this program side by side, in worker processes that stay for the next one.
+ *
+ * A worker makes one job after the other, so that what it opened first (a GPU, its libraries, what
+ * they chose for products of these shapes) serves those that follow.  A worker that dies costs the
+ * job that it was making; one whose job failed or was stopped leaves, and a new one takes its
+ * slot. */
 #ifndef MS_EXPERIMENT_POOL_H
 #define MS_EXPERIMENT_POOL_H
 
@@ -38,5 +43,16 @@ typedef struct ms_pool {
 /* Returns when all have ended.  A job that fails does not stop the others.  If this process is
  * killed, its jobs are asked to end (on Linux). */
 musec_status ms_pool_run(ms_error *e, const ms_pool *pool, ms_job *jobs, size_t n);
+
+/* ---- pool_worker.c: the other side ----------------------------------------------------------- */
+
+/* What a worker is started as: argv[0], and the number of its socket behind it. */
+extern const char ms_pool_worker[];
+
+/* Sends a job over the socket of a worker. */
+musec_status ms_pool_send(ms_error *e, int socket, const ms_job *job);
+/* Runs what comes over the socket, until the other side closes it or a command ends with anything
+ * but 0; returns that, or 0.  argv[0] of the command is the first of the job's arguments. */
+int ms_pool_serve(int socket, int (*run)(int argc, char **argv));
 
 #endif

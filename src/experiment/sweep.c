@@ -28,7 +28,10 @@
 
 enum { MAX_ARGS = 8, DRAW_EVERY_MS = 400, LINE_BYTES = 256 };
 
-static const char output_name[] = "output.txt";
+static const char        output_name[]      = "output.txt";
+static const char *const checkpoint_words[] = { [MS_CHECKPOINTS_ALL]        = "all",
+                                                [MS_CHECKPOINTS_UNFINISHED] = "unfinished",
+                                                [MS_CHECKPOINTS_NONE]       = "none" };
 
 typedef struct sweep {
     const ms_sweep *s;
@@ -36,12 +39,13 @@ typedef struct sweep {
     ms_job         *jobs;
     size_t         *run_of_job; /* index of the run that a job makes */
     bool           *announced;  /* by run: the log says that another process is making it */
-    size_t          n_jobs, n_ended;
+    bool           *whole;      /* by run: this sweep makes all its steps */
+    size_t          n_jobs, n_ended, n_late; /* late: not begun because of the limit */
     int             width, gpus;
     double          started, last_drawn; /* clock */
-    double          work, work_before;   /* of all jobs, and the part that was done before */
-    char            dir[MS_PATH_MAX];    /* directory of the run that is about to start */
-    char            gpu[24];             /* device of the run that is about to start */
+    ms_sweep_clock *clock;
+    char            dir[MS_PATH_MAX]; /* directory of the run that is about to start */
+    char            gpu[24];          /* device of the run that is about to start */
     const char     *args[MAX_ARGS];
 } sweep;
 
@@ -60,42 +64,28 @@ static const char *plural(size_t n) { return n == 1 ? "" : "s"; }
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-/* Work of one step, in units that are the same for all runs. */
-static double work_of_step(const ms_train_config *cfg)
-{
-    const double width = (double)cfg->model.width;
-    return (double)cfg->batch * width *
-           ((double)cfg->model.layers * (4.0 * width + 2.0 * (double)cfg->model.mlp) +
-            (double)cfg->model.vocab);
-}
-
-static double work_done(const sweep *w)
-{
-    double sum = 0.0;
-    for (size_t i = 0; i < w->n_jobs; i++) {
-        const size_t           k    = w->run_of_job[i];
-        const ms_train_config *cfg  = &w->s->grid->at[k].config;
-        const bool             over = ms_sweep_is_finished(&w->runs[k]) || w->jobs[i].code > 0;
-        sum += work_of_step(cfg) * (double)(over ? cfg->steps : w->runs[k].steps);
-    }
-    return sum;
-}
-
 static void follow_all(sweep *w)
 {
     for (size_t i = 0; i < w->s->grid->n; i++)
         if (w->runs[i].state == MS_SWEEP_RUNNING) ms_sweep_follow(w->s, i, &w->runs[i]);
 }
 
+/* Seconds since the runs began. */
+static double gone(const sweep *w) { return (ms_clock_ms() - w->started) / 1000.0; }
+
 /* Seconds that are left, or NaN as long as they cannot be estimated. */
 static double time_left(const sweep *w)
 {
-    const double enough = 0.01; /* the first share of the work is too noisy to extrapolate */
-    const double gone   = (ms_clock_ms() - w->started) / 1000.0;
-    const double share  = (work_done(w) - w->work_before) / (w->work - w->work_before);
+    const double left = ms_sweep_clock_left(w->clock, w->runs, w->width, gone(w));
+    if (!isnan(left)) return left;
+    return w->s->expected_s > gone(w) ? w->s->expected_s - gone(w) : NAN;
+}
 
-    if (share > enough) return gone * (1.0 - share) / share;
-    return w->s->expected_s > gone ? w->s->expected_s - gone : NAN;
+/* Whether run i would end beyond the limit, as far as can be told. */
+static bool is_too_late(const sweep *w, size_t i)
+{
+    const double takes = ms_sweep_clock_expect(w->clock, i);
+    return w->s->limit_s > 0.0 && gone(w) + (isnan(takes) ? 0.0 : takes) > w->s->limit_s;
 }
 
 /* Writes "1:02:03" or "2:03". */
@@ -161,7 +151,7 @@ static void draw(const sweep *w)
     fprintf(to, "%zu run%s:", w->s->grid->n, plural(w->s->grid->n));
     for (size_t i = 0; i < COUNT(shown); i++)
         if (n[shown[i]] > 0) fprintf(to, " %zu %s,", n[shown[i]], ms_sweep_state_name(shown[i]));
-    time_text((ms_clock_ms() - w->started) / 1000.0, time, sizeof time);
+    time_text(gone(w), time, sizeof time);
     fprintf(to, " %s gone", time);
     time_text(left, time, sizeof time);
     if (*ms_stop_flag() != 0)
@@ -238,6 +228,11 @@ static int gpus_shared(const ms_sweep *s)
     return named && ms_device_gpus() > 1 ? 1 : ms_device_gpus();
 }
 
+static bool keeps_checkpoints(const sweep *w, size_t i)
+{
+    return w->s->grid->at[i].config.checkpoints == MS_CHECKPOINTS_ALL;
+}
+
 static void set_args(sweep *w, size_t i, int slot)
 {
     const char *own = w->s->grid->at[i].config.device;
@@ -253,7 +248,9 @@ static void set_args(sweep *w, size_t i, int slot)
         w->args[n++] = "--device";
         w->args[n++] = w->gpu;
     }
-    w->args[n] = NULL;
+    w->args[n++] = "--checkpoints"; /* of a directory that was made otherwise, too */
+    w->args[n++] = checkpoint_words[w->s->grid->at[i].config.checkpoints];
+    w->args[n]   = NULL;
 }
 
 /* A run whose checkpoints are to be removed at its end has this file, so that another sweep removes
@@ -274,7 +271,7 @@ static musec_status mark_checkpoints(ms_error *e, const sweep *w, size_t i)
     ms_out_file  out = { 0 };
     musec_status st;
     TRY(marker_of(e, w, i, path));
-    if (w->s->keep_checkpoints) {
+    if (keeps_checkpoints(w, i)) {
         if (remove(path) != 0 && errno != ENOENT)
             st = ms_fail(e, MUSEC_EIO, "%s: cannot remove (%s)", path, strerror(errno));
         goto done;
@@ -286,6 +283,20 @@ done:
     return st;
 }
 
+/* Says so where steps that were made are made again: their checkpoint is not there. */
+static void announce_restart(const sweep *w, size_t i)
+{
+    char        path[MS_PATH_MAX];
+    struct stat info;
+
+    if (w->runs[i].state == MS_SWEEP_INTERRUPTED && w->runs[i].steps > 0 &&
+        ms_path_join(NULL, w->dir, "checkpoint", path) == MUSEC_OK && stat(path, &info) != 0)
+        ms_log_say(w->s->log, MS_LOG_NORMAL,
+                   "%s: it had made %lld of %lld steps, but there is no checkpoint: begun anew",
+                   w->s->grid->at[i].name, (long long)w->runs[i].steps,
+                   (long long)w->s->grid->at[i].config.steps);
+}
+
 static musec_status on_start(ms_error *e, void *arg, size_t job, int slot, ms_pool_answer *answer)
 {
     sweep       *w  = arg;
@@ -294,6 +305,11 @@ static musec_status on_start(ms_error *e, void *arg, size_t job, int slot, ms_po
     musec_status st;
 
     *answer = MS_POOL_LATER;
+    if (is_too_late(w, i)) {
+        w->n_late++;
+        *answer = MS_POOL_NEVER;
+        return MUSEC_OK;
+    }
     TRY(ms_path_join(e, w->s->out, w->s->grid->at[i].name, w->dir));
     TRY(claim(e, w->dir, &fd));
     if (fd < 0) {
@@ -309,6 +325,7 @@ static musec_status on_start(ms_error *e, void *arg, size_t job, int slot, ms_po
         *answer = MS_POOL_NEVER;
         goto done;
     }
+    announce_restart(w, i);
     TRY(write_config(e, w, i));
     TRY(mark_checkpoints(e, w, i));
     if (ftruncate(fd, 0) != 0) TRY(ms_fail(e, MUSEC_EIO, "%s: cannot write there", w->dir));
@@ -316,7 +333,9 @@ static musec_status on_start(ms_error *e, void *arg, size_t job, int slot, ms_po
     w->jobs[job].args   = w->args;
     w->jobs[job].output = fd;
     w->runs[i].state    = MS_SWEEP_RUNNING;
-    *answer             = MS_POOL_START;
+    w->whole[i]         = w->runs[i].steps == 0;
+    ms_sweep_clock_begin(w->clock, i, gone(w));
+    *answer = MS_POOL_START;
     return MUSEC_OK;
 done:
     if (fd >= 0) close(fd);
@@ -355,8 +374,8 @@ static void log_end(const sweep *w, size_t i)
         snprintf(rest, sizeof rest, "; about %s left", time);
     }
     ms_log_say(w->s->log, MS_LOG_NORMAL, "%zu of %zu run%s, %.0f s: %s: %s%s%s", w->n_ended,
-               w->n_jobs, plural(w->n_jobs), (ms_clock_ms() - w->started) / 1000.0,
-               w->s->grid->at[i].name, ms_sweep_state_name(r->state), val, rest);
+               w->n_jobs, plural(w->n_jobs), gone(w), w->s->grid->at[i].name,
+               ms_sweep_state_name(r->state), val, rest);
 }
 
 /* Does the exit code mean that the run was asked to stop, whether it caught the signal or not? */
@@ -376,10 +395,11 @@ static void on_end(void *arg, size_t job)
     if (ms_sweep_scan_run(&e, w->s, i, r) != MUSEC_OK)
         ms_log_say(w->s->log, MS_LOG_NORMAL, "warning: %s", e.text);
     r->was_there = false;
+    ms_sweep_clock_end(w->clock, i, gone(w), r->state == MS_SWEEP_DONE && w->whole[i]);
     if (!ms_sweep_is_finished(r))
         r->state = *ms_stop_flag() != 0 || was_stopped(w->jobs[job].code) ? MS_SWEEP_INTERRUPTED
                                                                           : MS_SWEEP_FAILED;
-    else if (!w->s->keep_checkpoints)
+    else if (!keeps_checkpoints(w, i))
         remove_checkpoints(w, i);
     close(w->jobs[job].output); /* releases the claim */
     w->n_ended++;
@@ -393,6 +413,13 @@ static bool same_data(const ms_train_config *a, const ms_train_config *b)
 {
     return a->tokenizer == b->tokenizer && strcmp(a->data, b->data) == 0 &&
            strcmp(a->val_data, b->val_data) == 0;
+}
+
+void ms_sweep_checkpoints(ms_grid *grid, ms_checkpoints which)
+{
+    for (size_t i = 0; i < grid->n; i++)
+        if (grid->at[i].config.checkpoints == MS_CHECKPOINTS_ALL)
+            grid->at[i].config.checkpoints = which;
 }
 
 musec_status ms_sweep_try_data(ms_error *e, const ms_sweep *s, const ms_sweep_run *runs)
@@ -411,13 +438,19 @@ done:
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-musec_status ms_sweep_budget(ms_error *e, int64_t jobs, int64_t threads, ms_sweep *s)
+musec_status ms_sweep_budget(ms_error *e, int64_t jobs, int64_t threads, double minutes,
+                             ms_sweep *s)
 {
+    const double most = 1e9;
+    if (!(minutes >= 0.0 && minutes <= most))
+        return ms_fail(e, MUSEC_EINVAL, "--time-limit is %g; it must be from 0 to %g minutes",
+                       minutes, most);
     if (!(jobs >= 0 && jobs <= MS_POOL_WIDTH && threads >= 1 && threads <= MS_SWEEP_THREADS))
         return ms_fail(e, MUSEC_EINVAL, "--jobs must be from 0 to %d, --threads from 1 to %d",
                        MS_POOL_WIDTH, MS_SWEEP_THREADS);
     s->jobs    = (int)jobs;
     s->threads = (int)threads;
+    s->limit_s = 60.0 * minutes;
     return MUSEC_OK;
 }
 
@@ -449,6 +482,19 @@ static void describe_failure(const char *path, int code, char message[LINE_BYTES
     if (f != NULL) fclose(f);
 }
 
+/* What the limit of time has left out. */
+static musec_status say_late(ms_error *e, const sweep *w)
+{
+    const double left = ms_sweep_clock_left(w->clock, w->runs, w->width, gone(w));
+    char         time[32], work[64] = "";
+
+    time_text(left, time, sizeof time);
+    if (isfinite(left)) snprintf(work, sizeof work, ", about %s of work", time);
+    return ms_fail(e, MUSEC_EIO,
+                   "the time limit: %zu of %zu runs %s missing%s; the same command goes on",
+                   w->n_late, w->s->grid->n, w->n_late == 1 ? "is" : "are", work);
+}
+
 /* An error if the sweep was interrupted or runs failed. */
 static musec_status check_outcome(ms_error *e, const sweep *w)
 {
@@ -459,6 +505,7 @@ static musec_status check_outcome(ms_error *e, const sweep *w)
     ms_sweep_count(w->s, w->runs, n);
     if (*ms_stop_flag() != 0 || (n[MS_SWEEP_FAILED] == 0 && n[MS_SWEEP_INTERRUPTED] > 0))
         return ms_fail(e, MUSEC_EIO, "interrupted; the same command goes on");
+    if (n[MS_SWEEP_FAILED] == 0 && w->n_late > 0) return say_late(e, w);
     if (n[MS_SWEEP_FAILED] == 0) return MUSEC_OK;
     while (w->runs[w->run_of_job[first]].state != MS_SWEEP_FAILED)
         first++;
@@ -475,15 +522,12 @@ done:
 static void choose_jobs(sweep *w)
 {
     for (size_t i = 0; i < w->s->grid->n; i++) {
-        const ms_train_config *cfg = &w->s->grid->at[i].config;
         if (ms_sweep_is_finished(&w->runs[i])) {
-            if (is_marked(w, i) && w->s->keep_checkpoints) (void)mark_checkpoints(NULL, w, i);
+            if (is_marked(w, i) && keeps_checkpoints(w, i)) (void)mark_checkpoints(NULL, w, i);
             if (is_marked(w, i)) remove_checkpoints(w, i);
             continue;
         }
         w->run_of_job[w->n_jobs++] = i;
-        w->work += work_of_step(cfg) * (double)cfg->steps;
-        w->work_before += work_of_step(cfg) * (double)w->runs[i].steps;
     }
 }
 
@@ -499,7 +543,8 @@ static musec_status run_jobs(ms_error *e, sweep *w)
                               .arg      = w };
     musec_status  st;
 
-    w->gpus = gpus_shared(w->s);
+    w->gpus  = gpus_shared(w->s);
+    w->width = pool.width;
     choose_jobs(w);
     if (w->n_jobs == 0) return MUSEC_OK;
     ms_log_say(w->s->log, MS_LOG_NORMAL, "%zu run%s, %zu of them finished; %d at once, into %s",
@@ -527,13 +572,18 @@ musec_status ms_sweep_run_all(ms_error *e, const ms_sweep *s, ms_sweep_run *runs
                   .runs       = runs,
                   .jobs       = calloc(n, sizeof *w->jobs),
                   .run_of_job = calloc(n, sizeof *w->run_of_job),
-                  .announced  = calloc(n, sizeof *w->announced) };
-    if (n > 0 && (w->jobs == NULL || w->run_of_job == NULL || w->announced == NULL))
+                  .announced  = calloc(n, sizeof *w->announced),
+                  .whole      = calloc(n, sizeof *w->whole) };
+    if (n > 0 &&
+        (w->jobs == NULL || w->run_of_job == NULL || w->announced == NULL || w->whole == NULL))
         TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", n));
+    TRY(ms_sweep_clock_open(e, s->grid, &w->clock));
     TRY(ms_sweep_scan(e, s, runs));
     TRY(ms_directory_make(e, s->out));
     TRY(run_jobs(e, w));
 done:
+    ms_sweep_clock_close(w->clock);
+    free(w->whole);
     free(w->announced);
     free(w->run_of_job);
     free(w->jobs);

@@ -41,14 +41,19 @@ typedef struct ms_sweep {
     int                threads; /* CPU threads of each run; 0 means 1 */
     const char *const *devices; /* replace the devices of the configs; NULL keeps them */
     size_t             n_devices;
-    bool    keep_checkpoints; /* otherwise the checkpoints of finished runs are removed */
-    json_t *known;            /* cache of the data sets that were read, an object; NULL for none */
-    ms_log *log;              /* shows a table on a terminal, otherwise a line per run */
-    double  expected_s; /* estimate of the whole sweep until runs have made progress; 0: unknown */
+    json_t            *known; /* cache of the data sets that were read, an object; NULL for none */
+    ms_log            *log;   /* shows a table on a terminal, otherwise a line per run */
+    double expected_s;        /* estimate of the whole sweep until a run has ended; 0: unknown */
+    double limit_s; /* no run starts that would end later than this by its estimate; 0: none */
 } ms_sweep;
 
-/* Checks and sets the number of jobs (0 or more) and of threads (1 or more). */
-musec_status ms_sweep_budget(ms_error *e, int64_t jobs, int64_t threads, ms_sweep *s);
+/* Checks and sets the number of jobs (0 or more), of threads (1 or more), and the limit of time (0:
+ * none). */
+musec_status ms_sweep_budget(ms_error *e, int64_t jobs, int64_t threads, double minutes,
+                             ms_sweep *s);
+/* Which checkpoints the runs of a grid write, unless their configs say so themselves: all, none, or
+ * those of unfinished runs alone, which are removed at the end. */
+void ms_sweep_checkpoints(ms_grid *grid, ms_checkpoints which);
 /* Opens each data set that unfinished runs need once, to be called before any run is started. */
 musec_status ms_sweep_try_data(ms_error *e, const ms_sweep *s, const ms_sweep_run *runs);
 /* Makes the runs and fills runs[grid->n].  It is an error if the sweep was interrupted (signals.h)
@@ -64,6 +69,19 @@ musec_status ms_sweep_scan_run(ms_error *e, const ms_sweep *s, size_t i, ms_swee
 /* Updates the progress of a run in the making from the end of its log. */
 void ms_sweep_follow(const ms_sweep *s, size_t i, ms_sweep_run *run);
 bool ms_sweep_is_finished(const ms_sweep_run *run);
+
+/* sweep_time.c: what time runs take, by those of this sweep that have ended. */
+typedef struct ms_sweep_clock ms_sweep_clock;
+musec_status ms_sweep_clock_open(ms_error *e, const ms_grid *grid, ms_sweep_clock **out);
+void         ms_sweep_clock_close(ms_sweep_clock *c);
+/* Run i has begun, or has ended, at this time in seconds; after a failure it does not count. */
+void ms_sweep_clock_begin(ms_sweep_clock *c, size_t i, double now);
+void ms_sweep_clock_end(ms_sweep_clock *c, size_t i, double now, bool counts);
+/* Seconds that run i takes from begin to end, or NaN as long as no run has ended. */
+double ms_sweep_clock_expect(const ms_sweep_clock *c, size_t i);
+/* Seconds until all have ended, `width` at once, of which some are running and have made steps. */
+double ms_sweep_clock_left(const ms_sweep_clock *c, const ms_sweep_run *runs, int width,
+                           double now);
 
 /* sweep_table.c: a row for each run, with the fields that vary among runs of one preset and
  * optimizer, and a line that counts them. */

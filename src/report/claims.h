@@ -6,6 +6,7 @@
 #ifndef MS_REPORT_CLAIMS_H
 #define MS_REPORT_CLAIMS_H
 
+#include "report/seeds.h"
 #include "report/verdict.h"
 
 /* The methods that the paper compares. */
@@ -14,6 +15,13 @@ extern const char *const ms_compared[MS_COMPARED];
 const char              *ms_compared_title(int method);
 
 typedef struct ms_claim ms_claim;
+
+enum { MS_MARGINS = 512 };
+
+typedef struct ms_margin { /* of a condition */
+    bool   fulfilled;
+    double by; /* the share by which the bound is kept, or missed if below 0; may be infinite */
+} ms_margin;
 
 /* What is measured of one problem for one claim, and the text that reports it. */
 typedef struct ms_evidence {
@@ -24,6 +32,14 @@ typedef struct ms_evidence {
     size_t            used, capacity;
     bool              out_of_memory; /* something could not be measured or noted */
     double spread; /* largest spread between the seeds of a setting; NaN: one seed each */
+    /* claims_decide.c */
+    bool      one_seed; /* losses are those of `seed` alone */
+    int64_t   seed;
+    bool      has_seeds;
+    int64_t   seeds[MS_SEEDS]; /* that all settings have whose loss was read */
+    size_t    n_seeds;
+    ms_margin margins[MS_MARGINS];
+    size_t    n_margins;
 } ms_evidence;
 
 /* A number for each method, or for each group of matrices of each method. */
@@ -60,6 +76,7 @@ struct ms_claim {
     double       bound[MS_BOUNDS], lr;
     bool         at_largest; /* ms_measure_losses: at the largest rate, not the smallest */
     bool         own_best;   /* ms_measure_above: above the method's own best */
+    bool         by_group;   /* the quantity is measured by group */
     ms_quantity *quantity;
     ms_condition holds[MS_CONDITIONS]; /* all must hold; one without methods ends the list */
     /* In place of quantity and conditions, a judge of one problem, or of all problems at once. */
@@ -70,6 +87,12 @@ extern const ms_claim ms_claims[];
 extern const size_t   ms_n_claims;
 
 ms_verdict ms_held(bool held);
+/* Two conditions of one claim together. */
+ms_verdict ms_verdict_and(ms_verdict a, ms_verdict b);
+/* States a condition: whether it is fulfilled, and its margin. */
+void ms_require(ms_evidence *ev, bool fulfilled, double margin);
+/* The verdict of a judge that has stated conditions, over the seeds; else what it returns. */
+ms_verdict ms_decide(ms_evidence *ev, ms_judge *judge);
 /* Evaluates the claim of the evidence on its problem. */
 ms_verdict      ms_claim_judge(ms_evidence *ev);
 const ms_claim *ms_claim_find(const char *id);
@@ -96,7 +119,14 @@ const ms_setting *ms_at_rate(const ms_compare *c, size_t problem, const char *op
 const ms_setting *ms_method_at(const ms_evidence *ev, int method, double lr);
 /* A setting's mean loss; infinite if a seed diverged, NaN without a setting. */
 double ms_mean_loss(const ms_setting *s);
-double ms_loss_of(ms_evidence *ev, const ms_setting *s); /* the same; notes the seeds' spread */
+/* The same, or the loss of the one seed that is asked for. */
+double ms_loss_at(const ms_evidence *ev, const ms_setting *s);
+double ms_loss_of(ms_evidence *ev, const ms_setting *s); /* and notes the seeds */
+/* Is a's loss lower than b's by more than this share: by the interval of their paired difference,
+ * or with fewer than two common seeds by the means and by more than the seeds' spread? */
+bool ms_is_lower(const ms_setting *a, const ms_setting *b, double share);
+/* Is this optimum of a method at the edge of what was run, where more could be better?  Says so. */
+bool   ms_at_edge(ms_evidence *ev, const ms_setting *best);
 double ms_spread_of(const ms_setting *s); /* largest minus smallest loss of its seeds; 0 with one */
 /* Returns the share by which a is above b; it is infinite where a is. */
 double ms_above(double a, double b);

@@ -30,7 +30,6 @@ ms_verdict ms_judge_threshold(ms_evidence *ev)
     static const double rates[] = { 0.1, 0.2 };
     const ms_setting   *at[MAX_THRESHOLDS];
     size_t              tested = 0;
-    bool                held   = true;
 
     for (size_t r = 0; r < COUNT(rates); r++) {
         const size_t n     = thresholds_at(ev, rates[r], at);
@@ -46,10 +45,11 @@ ms_verdict ms_judge_threshold(ms_evidence *ev)
             ms_note(ev, "some diverged");
         else
             ms_note(ev, "%.3f to %.3f", least, most);
-        held = held && ms_above(most, least) <= ev->claim->bound[0];
+        ms_require(ev, ms_above(most, least) <= ev->claim->bound[0],
+                   ev->claim->bound[0] - ms_above(most, least));
         tested++;
     }
-    if (tested > 0) return ms_held(held);
+    if (tested > 0) return MS_HOLDS;
     return ms_not_tested(ev, "there are not two thresholds of Soft Musec at lr 0.1 or 0.2");
 }
 
@@ -108,7 +108,8 @@ bool ms_measure_threshold_one(ms_evidence *ev, ms_measured *out)
     const size_t      soft = ms_compare_plain(c, ms_compared[MS_SOFT]);
     const ms_setting *one =
         soft < c->n_methods ? ms_compare_find(c, ev->problem, soft, lr, 1.0, NULL) : NULL;
-    double best = INFINITY;
+    const ms_setting *least = NULL;
+    double            best;
 
     if (one == NULL) {
         ms_not_tested(ev, "there is no run of Soft Musec with D 1 at lr %g", lr);
@@ -118,8 +119,12 @@ bool ms_measure_threshold_one(ms_evidence *ev, ms_measured *out)
         ms_no_run(ev, ms_compared[MS_MUON], lr);
         return false;
     }
-    for (int m = 0; m < MS_COMPARED; m++)
-        best = fmin(best, ms_loss_of(ev, ms_method_at(ev, m, NAN)));
+    for (int m = 0; m < MS_COMPARED; m++) {
+        const ms_setting *tuned = ms_method_at(ev, m, NAN);
+        if (ms_mean_loss(tuned) < ms_mean_loss(least) || least == NULL) least = tuned;
+    }
+    if (ms_at_edge(ev, least)) return false;
+    best = ms_loss_of(ev, least);
     for (int m = 0; m < MS_COMPARED; m++) {
         const ms_setting *s = m == MS_SOFT ? one : ms_method_at(ev, m, lr);
         if (s == NULL || m == MS_SPECTRA) continue;
@@ -203,7 +208,6 @@ ms_verdict ms_judge_iterations(ms_evidence *ev)
 {
     const ms_compare *c      = ev->c;
     size_t            tested = 0;
-    bool              held   = true;
 
     for (size_t i = 0; i < c->n_settings; i++) {
         k_series l;
@@ -213,10 +217,11 @@ ms_verdict ms_judge_iterations(ms_evidence *ev)
             ms_note(ev, "some K diverged");
         else
             ms_note(ev, "K %ld to %ld %.3f to %.3f", l.from, l.to, l.low, l.high);
-        held = held && ms_above(l.high, l.low) <= ev->claim->bound[0];
+        ms_require(ev, ms_above(l.high, l.low) <= ev->claim->bound[0],
+                   ev->claim->bound[0] - ms_above(l.high, l.low));
         tested++;
     }
-    if (tested > 0) return ms_held(held);
+    if (tested > 0) return MS_HOLDS;
     return ms_not_tested(ev,
                          "there are no runs of Soft Musec with K=3 and with more, else the same");
 }
@@ -225,7 +230,6 @@ ms_verdict ms_judge_more_iterations(ms_evidence *ev)
 {
     const ms_compare *c      = ev->c;
     size_t            tested = 0;
-    bool              held   = true;
 
     for (size_t i = 0; i < c->n_settings; i++) {
         k_series l;
@@ -234,10 +238,11 @@ ms_verdict ms_judge_more_iterations(ms_evidence *ev)
         note_series(ev, &l);
         ms_note(ev, "K=%ld against K=%ld ", l.to, l.from);
         ms_note_share(ev, ms_above(many, few));
-        held = held && ms_above(few, many) > ev->claim->bound[0];
+        ms_require(ev, ms_above(few, many) > ev->claim->bound[0],
+                   ms_above(few, many) - ev->claim->bound[0]);
         tested++;
     }
-    if (tested > 0) return ms_held(held);
+    if (tested > 0) return MS_HOLDS;
     return ms_not_tested(ev, "there are no runs of Soft Musec that differ in K alone");
 }
 
@@ -268,14 +273,6 @@ typedef struct against_muon {
     size_t            better, n;
 } against_muon;
 
-/* Is the first's loss lower than the second's by more than what counts as comparable? */
-static bool is_clearly_lower(ms_evidence *ev, const ms_setting *a, const ms_setting *b)
-{
-    const double mine = ms_loss_of(ev, a), other = ms_loss_of(ev, b);
-    return isfinite(mine) && ms_above(other, mine) > ev->claim->bound[0] &&
-           other - mine > fmax(ms_spread_of(a), ms_spread_of(b));
-}
-
 static against_muon compare_with_muon(ms_evidence *ev, size_t method)
 {
     const ms_compare *c   = ev->c;
@@ -285,7 +282,7 @@ static against_muon compare_with_muon(ms_evidence *ev, size_t method)
         if (s == NULL) continue;
         out.mine = s;
         out.muon = muon;
-        out.better += is_clearly_lower(ev, s, muon);
+        out.better += ms_is_lower(s, muon, ev->claim->bound[0]);
         out.n++;
     }
     return out;
@@ -294,20 +291,22 @@ static against_muon compare_with_muon(ms_evidence *ev, size_t method)
 ms_verdict ms_judge_effective_step(ms_evidence *ev)
 {
     size_t tested = 0;
-    bool   held   = true;
 
     for (int m = MS_SOFT; m <= MS_SPECTRA; m++) {
         const size_t       method = ms_compare_plain(ev->c, ms_compared[m]);
         const against_muon it     = compare_with_muon(ev, method);
         if (it.n == 0) continue;
-        ms_note_loss(ev, ms_compared_title(m), ms_loss_of(ev, it.mine));
+        const double mine = ms_loss_of(ev, it.mine), other = ms_loss_of(ev, it.muon);
+        const double above = isfinite(mine) ? ms_above(other, mine) : -INFINITY;
+        ms_note_loss(ev, ms_compared_title(m), mine);
         ms_note(ev, " at lr %g with D %s", it.mine->lr, it.mine->threshold_text);
-        ms_note_loss(ev, ms_compared_title(MS_MUON), ms_loss_of(ev, it.muon));
+        ms_note_loss(ev, ms_compared_title(MS_MUON), other);
         ms_note(ev, " at %g (better at %zu of %zu rates)", it.muon->lr, it.better, it.n);
-        held = held && is_clearly_lower(ev, it.mine, it.muon);
+        ms_require(ev, ms_is_lower(it.mine, it.muon, ev->claim->bound[0]),
+                   above - ev->claim->bound[0]);
         tested++;
     }
-    if (tested > 0) return ms_held(held);
+    if (tested > 0) return MS_HOLDS;
     return ms_not_tested(ev, "there is no run of Muon at lr times D of a clipping method");
 }
 
@@ -371,7 +370,6 @@ ms_verdict ms_judge_operator(ms_evidence *ev)
     const ms_compare        *c           = ev->c;
     static const char *const operators[] = { "exact", "fast" };
     size_t                   tested      = 0;
-    bool                     held        = true;
 
     for (size_t k = 0; k < COUNT(operators); k++) {
         double low = INFINITY, high = -INFINITY;
@@ -393,10 +391,11 @@ ms_verdict ms_judge_operator(ms_evidence *ev)
         else
             ms_note(ev, "%+.1f%% to %+.1f%%", 100.0 * low, 100.0 * high);
         ms_note(ev, " (%zu settings)", n);
-        held = held && high <= ev->claim->bound[0] && low >= -ev->claim->bound[0];
+        const double apart = fmax(high, -low);
+        ms_require(ev, apart <= ev->claim->bound[0], ev->claim->bound[0] - apart);
         tested += n;
     }
-    if (tested > 0) return ms_held(held);
+    if (tested > 0) return MS_HOLDS;
     return ms_not_tested(
         ev, "there are no runs by the exact or the fast operator beside K=5, else the same");
 }

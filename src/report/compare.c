@@ -16,9 +16,10 @@
 #include "report/compare_labels.h"
 
 /* Fields that do not affect what is compared. */
-static const char *const ignored[] = { "seed",          "checkpoint_every", "keep",
-                                       "device",        "report_every",     "val_every",
-                                       "deterministic", "workspace",        "data_format" };
+static const char *const ignored[] = { "seed",       "checkpoint_every", "checkpoints",
+                                       "keep",       "device",           "report_every",
+                                       "val_every",  "deterministic",    "workspace",
+                                       "data_format" };
 /* Tuned options: a method's loss is the best over the last two. */
 static const char *const tuned[] = { "lr", "threshold", "weight_decay" };
 
@@ -496,13 +497,27 @@ bool ms_setting_better(const ms_setting *a, const ms_setting *b)
 
 bool ms_setting_failed(const ms_setting *s) { return s->stalled + s->diverged == s->n; }
 
+/* Of the setting of the method with most of them. */
+static size_t most_seeds(const ms_compare *c, size_t problem, size_t method)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < c->n_settings; i++)
+        if (c->settings[i].problem == problem && c->settings[i].method == method &&
+            c->settings[i].n > most)
+            most = c->settings[i].n;
+    return most;
+}
+
+/* Where a best setting got more seeds, it is not replaced by one that was lucky with a single
+ * seed: over all rates, settings with less than half of the most seeds do not count. */
 const ms_setting *ms_compare_find(const ms_compare *c, size_t problem, size_t method, double lr,
                                   double threshold, const char *decay)
 {
+    const size_t      most = isnan(lr) ? most_seeds(c, problem, method) : 0;
     const ms_setting *best = NULL;
     for (size_t i = 0; i < c->n_settings; i++) {
         const ms_setting *s = &c->settings[i];
-        if (s->problem != problem || s->method != method) continue;
+        if (s->problem != problem || s->method != method || 2 * s->n < most) continue;
         if (!isnan(lr) && !ms_same_number(s->lr, lr)) continue;
         if (!isnan(threshold) && !ms_same_number(s->threshold, threshold)) continue;
         if (decay != NULL && strcmp(s->decay, decay) != 0) continue;
@@ -525,60 +540,6 @@ double ms_setting_muon_rate(const ms_setting *s)
 {
     const bool unit = strcmp(ms_run_text(s->runs[0], "update_scale"), "unit") == 0;
     return unit ? s->lr : s->lr * s->threshold;
-}
-
-static size_t count_on(const ms_compare *c, size_t problem, const char *device)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < c->n_settings; i++)
-        for (size_t k = 0; c->settings[i].problem == problem && k < c->settings[i].n; k++) {
-            char kind[MS_RUN_KIND];
-            ms_run_device(c->settings[i].runs[k], kind);
-            n += strcmp(kind, device) == 0;
-        }
-    return n;
-}
-
-/* Finds the kind of device that most runs used; of several, the first. */
-static void usual_device(const ms_compare *c, size_t problem, char device[MS_RUN_KIND])
-{
-    size_t most = 0;
-    device[0]   = '\0';
-    for (size_t i = 0; i < c->n_settings; i++)
-        for (size_t k = 0; c->settings[i].problem == problem && k < c->settings[i].n; k++) {
-            char kind[MS_RUN_KIND];
-            ms_run_device(c->settings[i].runs[k], kind);
-            if (strcmp(kind, device) == 0 && most > 0) continue;
-            const size_t n = count_on(c, problem, kind);
-            if (n <= most) continue;
-            most = n;
-            snprintf(device, MS_RUN_KIND, "%s", kind);
-        }
-}
-
-bool ms_compare_time(const ms_compare *c, size_t problem, size_t method, ms_step_time *out)
-{
-    ms_step_time best = { NAN, NAN, 0 };
-    char         device[MS_RUN_KIND], kind[MS_RUN_KIND];
-
-    *out = best;
-    usual_device(c, problem, device);
-    for (size_t i = 0; i < c->n_settings; i++) {
-        const ms_setting *s = &c->settings[i];
-        for (size_t k = 0; s->problem == problem && s->method == method && k < s->n; k++) {
-            double step, optim;
-            ms_run_device(s->runs[k], kind);
-            if (strcmp(kind, device) != 0) continue;
-            if (!ms_run_step_ms(s->runs[k], &step, &optim)) return false;
-            if (isnan(step)) continue;
-            best.runs++;
-            if (best.step <= step) continue;
-            best.step  = step;
-            best.optim = optim;
-        }
-    }
-    *out = best;
-    return true;
 }
 
 size_t ms_compare_plain(const ms_compare *c, const char *optimizer)

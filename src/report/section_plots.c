@@ -115,6 +115,19 @@ size_t ms_plot_rates(const ms_compare *c, ms_rate_test *passes, const void *of,
     return n;
 }
 
+const ms_setting *ms_plot_at_multiple(const ms_compare *c, const ms_setting *best, double factor)
+{
+    for (size_t i = 0; i < c->n_settings; i++) {
+        const ms_setting *s = &c->settings[i];
+        if (s->problem == best->problem && s->method == best->method &&
+            ms_same_number(s->lr, factor * best->lr) &&
+            strcmp(s->threshold_text, best->threshold_text) == 0 &&
+            strcmp(s->decay, best->decay) == 0)
+            return s;
+    }
+    return NULL;
+}
+
 /* ---- labels ---------------------------------------------------------------------------------- */
 
 enum { SLUG = 41 };

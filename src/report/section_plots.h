@@ -61,6 +61,9 @@ typedef bool ms_rate_test(const void *of, double lr);
 size_t       ms_plot_rates(const ms_compare *c, ms_rate_test *passes, const void *of,
                            double out[MS_PLOT_RATES]);
 
+/* The setting that differs from this one by a factor on the learning rate alone; NULL: not run. */
+const ms_setting *ms_plot_at_multiple(const ms_compare *c, const ms_setting *best, double factor);
+
 /* ---- labels ---------------------------------------------------------------------------------- */
 
 /* Writes the id of a figure: "loss-lr", followed by the problem's name where there are several. */
@@ -142,6 +145,7 @@ void ms_build_controls(ms_section_builder *b);
 void ms_build_effective_step(ms_section_builder *b);
 void ms_build_stability(ms_section_builder *b);
 void ms_build_larger_rates(ms_section_builder *b);
+void ms_build_differences(ms_section_builder *b);
 void ms_build_dynamics(ms_section_builder *b);
 void ms_build_progress(ms_section_builder *b);
 void ms_build_weight_norm(ms_section_builder *b);

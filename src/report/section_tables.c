@@ -179,20 +179,6 @@ void ms_build_stability(ms_section_builder *b)
 
 /* ---- larger rates ---------------------------------------------------------------------------- */
 
-/* The setting that differs from `best` by a factor on the learning rate alone; NULL: not run. */
-static const ms_setting *at_multiple(const ms_compare *c, const ms_setting *best, double factor)
-{
-    for (size_t i = 0; i < c->n_settings; i++) {
-        const ms_setting *s = &c->settings[i];
-        if (s->problem == best->problem && s->method == best->method &&
-            ms_same_number(s->lr, factor * best->lr) &&
-            strcmp(s->threshold_text, best->threshold_text) == 0 &&
-            strcmp(s->decay, best->decay) == 0)
-            return s;
-    }
-    return NULL;
-}
-
 void ms_build_larger_rates(ms_section_builder *b)
 {
     static const char *const names[] = {
@@ -208,7 +194,8 @@ void ms_build_larger_rates(ms_section_builder *b)
         for (size_t m = 0; m < c->n_methods; m++) {
             const ms_setting *best = ms_compare_tuned(c, p, m);
             if (best == NULL || ms_setting_failed(best)) continue;
-            const ms_setting *five = at_multiple(c, best, 5.0), *more = at_multiple(c, best, 25.0);
+            const ms_setting *five = ms_plot_at_multiple(c, best, 5.0),
+                             *more = ms_plot_at_multiple(c, best, 25.0);
             if (five == NULL && more == NULL) continue;
             ms_plot_decay_text(best->decay, decay);
             ms_table_add(&t, "%s", c->problems[p].label);

@@ -24,6 +24,8 @@ static const ms_section_kind kinds[] = {
       "Needs finished runs of one method at 5 or 25 times its best learning rate, at the same "
       "threshold and weight decay.",
       ms_build_larger_rates },
+    { "differences", "Methods beside Muon", "",
+      "Needs finished runs of Muon and of another method.", ms_build_differences },
     { "dynamics", "Loss over the steps", "Figures 2 and 6 to 8 of the paper",
       "Needs a finished run of two steps or more.", ms_build_dynamics },
     { "progress", "Learning rate, logits and speed", "", "Needs a page of six runs at most.",

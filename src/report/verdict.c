@@ -2,7 +2,8 @@
  *
  * A claim is judged on every problem that has the runs it needs, and holds if it holds on each of
  * them.  A setting with a diverged seed counts as diverged; otherwise its loss is the mean over its
- * seeds of the last validation loss.
+ * seeds of the last validation loss.  Several seeds decide by an interval (claims_decide.c); an
+ * optimum at the edge of what was run decides nothing.
  *
  * Runs that have learned nothing (core/outcome.h) judge no claim.  If one of the compared methods
  * has only such runs on a problem, no claim is tested on it; a learning rate at which no method
@@ -149,13 +150,6 @@ double ms_mean_loss(const ms_setting *s)
     return s == NULL ? NAN : s->diverged > 0 ? INFINITY : s->loss;
 }
 
-double ms_loss_of(ms_evidence *ev, const ms_setting *s)
-{
-    if (s != NULL && s->n - s->diverged > 1 && !(ev->spread >= ms_spread_of(s)))
-        ev->spread = ms_spread_of(s);
-    return ms_mean_loss(s);
-}
-
 double ms_above(double a, double b)
 {
     if (isinf(a) || isinf(b)) return isinf(a) ? INFINITY : -INFINITY;
@@ -184,7 +178,8 @@ static ms_verdict judge_each(ms_evidence *ev)
 {
     const ms_compare *c      = ev->c;
     ms_evidence       why    = { .c = c, .spread = NAN };
-    size_t            tested = 0, held = 0;
+    size_t            tested = 0;
+    ms_verdict        all    = MS_HOLDS;
 
     for (size_t p = 0; p < c->n_problems; p++) {
         ms_evidence      mine    = { .c = c, .problem = p, .claim = ev->claim, .spread = NAN };
@@ -193,10 +188,9 @@ static ms_verdict judge_each(ms_evidence *ev)
             note_reason(&why, p, ms_evidence_text(&mine));
         } else {
             tested++;
-            held += verdict == MS_HOLDS;
+            all = ms_verdict_and(all, verdict);
             ms_note(ev, "%s%s: %s", ev->used > 0 ? "; " : "", ms_problem_name(c, p),
                     ms_evidence_text(&mine));
-            if (!isnan(mine.spread)) ms_note(ev, " (seeds within %.3f)", mine.spread);
         }
         ev->out_of_memory = ev->out_of_memory || mine.out_of_memory;
         free(mine.text);
@@ -206,7 +200,7 @@ static ms_verdict judge_each(ms_evidence *ev)
                 c->n_problems == 0 ? "there are no finished runs" : ms_evidence_text(&why));
     ev->out_of_memory = ev->out_of_memory || why.out_of_memory;
     free(why.text);
-    return tested > 0 ? ms_held(held == tested) : MS_NOT_TESTED;
+    return tested > 0 ? all : MS_NOT_TESTED;
 }
 
 /* The sentence that explains a claim's measurement, with its bounds, which the caller frees; NULL
@@ -244,7 +238,7 @@ musec_status ms_verdict_find(ms_error *e, const ms_compare *c, bool omit_times, 
         if (claim->quantity == ms_measure_time && omit_times)
             ms_note(&ev, "times are left out");
         else if (claim->judge_all != NULL)
-            f->verdict = claim->judge_all(&ev);
+            f->verdict = ms_decide(&ev, claim->judge_all);
         else if (claim->judge != NULL || claim->quantity != NULL)
             f->verdict = judge_each(&ev);
         else
@@ -276,6 +270,7 @@ void ms_verdict_counts(const ms_finding *findings, size_t n, ms_table *pairs)
         const char *one, *many;
     } rows[] = { { MS_HOLDS, "holds", "hold" },
                  { MS_DOES_NOT_HOLD, "does not hold", "do not hold" },
+                 { MS_NOT_DECIDED, "not decided", "not decided" },
                  { MS_NOT_TESTED, "not tested", "not tested" } };
 
     pairs->align = "ll";
@@ -290,7 +285,8 @@ void ms_verdict_counts(const ms_finding *findings, size_t n, ms_table *pairs)
 
 const char *ms_verdict_word(ms_verdict v)
 {
-    static const char *const words[] = { "not tested here", "holds", "does not hold" };
+    static const char *const words[] = { "not tested here", "holds", "does not hold",
+                                         "not decided by these runs" };
     return words[v];
 }
 

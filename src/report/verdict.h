@@ -5,7 +5,7 @@
 #include "report/compare.h"
 #include "report/page.h"
 
-typedef enum ms_verdict { MS_NOT_TESTED, MS_HOLDS, MS_DOES_NOT_HOLD } ms_verdict;
+typedef enum ms_verdict { MS_NOT_TESTED, MS_HOLDS, MS_DOES_NOT_HOLD, MS_NOT_DECIDED } ms_verdict;
 
 typedef struct ms_finding {
     const char *id, *where; /* where: the paper's section */
@@ -22,8 +22,8 @@ size_t ms_verdict_count(void); /* of the claims */
  * has nothing to be freed. */
 musec_status ms_verdict_find(ms_error *e, const ms_compare *c, bool omit_times, ms_finding *out);
 void         ms_verdict_free(ms_finding *findings, size_t n); /* frees their texts */
-const char  *ms_verdict_word(ms_verdict v); /* "holds", "does not hold", "not tested here" */
-/* Counts those that hold, do not hold and are not tested, for ms_page_counts. */
+const char  *ms_verdict_word(ms_verdict v); /* "holds", ..., "not decided by these runs" */
+/* Counts those that hold, do not hold, are not decided and are not tested, for ms_page_counts. */
 void ms_verdict_counts(const ms_finding *findings, size_t n, ms_table *pairs);
 /* Fills a table with the columns section, claim, measurement, result and verdict. */
 void ms_verdict_table(const ms_finding *findings, size_t n, ms_table *table);

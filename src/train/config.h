@@ -25,6 +25,12 @@ typedef enum ms_precision {
     MS_PRECISION_F16,
 } ms_precision;
 
+typedef enum ms_checkpoints {
+    MS_CHECKPOINTS_ALL,
+    MS_CHECKPOINTS_UNFINISHED, /* not of a run that has made all its steps */
+    MS_CHECKPOINTS_NONE,
+} ms_checkpoints;
+
 typedef struct ms_train_config {
     int64_t            preset;
     ms_gpt_config      model;
@@ -45,6 +51,7 @@ typedef struct ms_train_config {
     int64_t grad_reduction;
     /* Logging and checkpoints */
     int64_t  val_every, val_tokens, checkpoint_every, keep;
+    int64_t  checkpoints; /* ms_checkpoints */
     uint64_t seed;
     char     init_from[MS_PATH_MAX]; /* initial weights; "": random ones */
     double   diverge_factor;

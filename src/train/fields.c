@@ -96,6 +96,10 @@ const ms_field ms_fields[] = {
       "steps between checkpoints; 0: only at the end" },
     { "keep", INT(keep, 0, MANY), "2", LOGGING, RESUMABLE | NOT_KEYED,
       "number of newest checkpoints to keep; 0: all" },
+    { "checkpoints", CHOICE(checkpoints, "all|unfinished|none"), "all", LOGGING,
+      RESUMABLE | NOT_KEYED,
+      "write checkpoints; unfinished: none of a run that has made all its steps; none: never, so "
+      "that a run that is interrupted begins anew" },
     { "seed", UINT(seed), "0", COMMON, 0,
       "seed of the initial weights and of the optimizer's random choices" },
     { "init-from", TEXT(init_from, "PATH"), "", INITIAL, KEYED_IF_SET | LOCAL,

@@ -307,10 +307,18 @@ done:
 
 static bool has_diverged(const ms_train *t) { return t->diverged[0] != '\0'; }
 
+/* Whether a run in this state may write a checkpoint. */
+static bool may_save(const ms_train *t)
+{
+    const bool done = t->progress.step == t->schedule.steps && !t->has_pending;
+    return t->setup.out != NULL && !has_diverged(t) &&
+           (t->cfg.checkpoints == MS_CHECKPOINTS_ALL ||
+            (t->cfg.checkpoints == MS_CHECKPOINTS_UNFINISHED && !done));
+}
+
 static musec_status save_if_due(ms_error *e, ms_train *t)
 {
-    if (t->setup.out == NULL || has_diverged(t) || t->abandoned ||
-        !is_due(t->progress.step, t->cfg.checkpoint_every))
+    if (!may_save(t) || t->abandoned || !is_due(t->progress.step, t->cfg.checkpoint_every))
         return MUSEC_OK;
     return ms_train_save(e, t);
 }
@@ -346,8 +354,7 @@ static musec_status finish(ms_error *e, ms_train *t, int64_t first, ms_summary *
     musec_status st      = MUSEC_OK;
 
     /* Without a step there is nothing to save: a run without checkpoints starts at step 0. */
-    if (t->setup.out != NULL && !has_diverged(t) && t->progress.step > 0 &&
-        t->saved_step != t->progress.step)
+    if (may_save(t) && t->progress.step > 0 && t->saved_step != t->progress.step)
         TRY(ms_train_save(e, t));
     if (has_diverged(t) || done) {
         TRY(ms_train_outcome(e, t, &outcome));

@@ -1,4 +1,5 @@
-/* presets.c - pico and nano for CPUs, small, medium and wide as in the paper.
+/* presets.c - pico and nano for CPUs, mini and midi for comparisons on a GPU, small, medium and
+ * wide as in the paper.
  *
  * The paper's models are reduced to their core: every layer has attention, and head and embedding
  * are the only tables.  Stages, windows, learning rates, multi-token weights, initial values and
@@ -64,6 +65,22 @@ static const char *const small[] = {
     NULL,
 };
 
+/* Between nano and small: for comparisons of optimizers that take seconds on a GPU. */
+#define BETWEEN                                                                             \
+    OF_THE_PAPER, "rope_pairs=adjacent", "init_qkv=0.5", "init_out=0.5", "lr=0.023",        \
+        "threshold=0.1", "aux_lr=0.008", "aux_beta1=0.5", "aux_eps=1e-10", "doc_rest=keep", \
+        "steps=240", "extension=2", "batch=32768", "micro_batches=1", "max_doc=896",        \
+        "momentum_warmup=50", "momentum_cooldown=10", "cooldown=0.6", "cooldown_to=0.15",   \
+        "val_every=60", "val_tokens=262144",                                                \
+        "stages=33% batch=32768 window=128/384 lr=1;"                                       \
+        " 33% batch=65536 window=384/896 lr=1.52; rest batch=65536 window=640/896 lr=1.73"
+
+static const char *const mini[] = { BETWEEN,    "layers=6",        "width=384", "heads=3",
+                                    "mlp=1536", "long_layers=2,5", NULL };
+
+static const char *const midi[] = { BETWEEN,    "layers=8",        "width=512", "heads=4",
+                                    "mlp=2048", "long_layers=2,7", NULL };
+
 /* The learning rate follows the batch one step late in the fourth stage, as in the code base. */
 static const char medium_stages[] =
     "stages=392 batch=131072 window=128/384 lr=1 mtp=1,0.5,0.25>1,0.5,0;"
@@ -93,6 +110,8 @@ static const char *const wide[] = {
 const ms_preset ms_presets[] = {
     { "pico", "2 layers of 128: a run in seconds on two cores", pico },
     { "nano", "4 layers of 256: studies on a CPU", nano },
+    { "mini", "6 layers of 384, 240 steps of GPT-2 tokens: seconds on a GPU", mini },
+    { "midi", "8 layers of 512, 240 steps of GPT-2 tokens: seconds on a GPU", midi },
     { "small", "11 layers of 768, 1390 steps: the paper's", small },
     { "medium", "16 layers of 1024, 4740 steps: the paper's", medium },
     { "wide", "16 layers of 2048, 8040 steps: the paper's", wide },

@@ -15,8 +15,6 @@
 #include "train/sums.h"
 #include "train/trainer.h"
 
-enum { DEVICE_NAME = 64 };
-
 musec_status ms_train_check(ms_error *e, const musec_ctx *ctx, musec_status status)
 {
     if (status != MUSEC_OK) ms_error_set(e, "%s", musec_ctx_error(ctx));
@@ -239,27 +237,67 @@ void ms_train_teardown_model(ms_train *t)
 
 /* Every rank of a machine takes a GPU of its own, by turns where there are fewer, unless the config
  * names one. */
-static musec_status choose_device(ms_error *e, const ms_train *t, char name[DEVICE_NAME])
+static musec_status choose_device(ms_error *e, const ms_train *t, char name[MS_TRAIN_DEVICE_NAME])
 {
     ms_comm     *c     = ms_comm_of(&t->setup);
     const bool   named = t->cfg.device[0] != '\0' && strcmp(t->cfg.device, "cuda") != 0;
     int          local = 0;
     musec_status st    = MUSEC_OK;
 
-    snprintf(name, DEVICE_NAME, "%s", t->cfg.device);
+    snprintf(name, MS_TRAIN_DEVICE_NAME, "%s", t->cfg.device);
     if (c->size == 1 || named) return MUSEC_OK;
     TRY(ms_comm_local_rank(e, c, &local));
     const int gpus = ms_device_gpus();
-    if (gpus > 0) snprintf(name, DEVICE_NAME, "cuda:%d", local % gpus);
+    if (gpus > 0) snprintf(name, MS_TRAIN_DEVICE_NAME, "cuda:%d", local % gpus);
 done:
     return st;
 }
 
+/* ---- a device that runs share ---------------------------------------------------------------- */
+
+void ms_train_device_close(ms_train_device *d)
+{
+    musec_ctx_destroy(d->ctx);
+    *d = (ms_train_device){ 0 };
+}
+
+/* Takes what the last run left open, if it is what this one wants. */
+static bool take_shared(ms_train *t, const char *name)
+{
+    ms_train_device *d = t->setup.device;
+
+    if (d == NULL || d->ctx == NULL) return false;
+    if (strcmp(d->wanted, name) != 0) {
+        ms_train_device_close(d);
+        return false;
+    }
+    t->ctx = d->ctx;
+    memcpy(t->device_note, d->note, sizeof t->device_note);
+    d->ctx = NULL; /* until this run leaves it */
+    return true;
+}
+
+/* Leaves the device to the next run, without the memory of this one; a device that failed is
+ * closed. */
+static void leave_device(ms_train *t)
+{
+    ms_train_device *d = t->setup.device;
+
+    if (d == NULL || t->ctx == NULL || musec_ctx_sync(t->ctx) != MUSEC_OK ||
+        musec_ctx_trim(t->ctx) != MUSEC_OK) {
+        musec_ctx_destroy(t->ctx);
+        return;
+    }
+    *d = (ms_train_device){ .ctx = t->ctx };
+    snprintf(d->wanted, sizeof d->wanted, "%s", t->wanted);
+    memcpy(d->note, t->device_note, sizeof d->note);
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
 /* The arguments and results of the thread that opens the device. */
 typedef struct device_opening {
-    const char  *device;
-    char        *note;
-    musec_ctx  **ctx;
+    ms_train    *train;
     ms_error     error;
     musec_status st;
 } device_opening;
@@ -267,7 +305,9 @@ typedef struct device_opening {
 static void *run_open_device(void *arg)
 {
     device_opening *o = arg;
-    o->st             = ms_train_open_device(&o->error, o->device, o->note, o->ctx);
+    ms_train       *t = o->train;
+    if (take_shared(t, t->wanted)) return NULL; /* o->st is MUSEC_OK */
+    o->st = ms_train_open_device(&o->error, t->wanted, t->device_note, &t->ctx);
     return NULL;
 }
 
@@ -275,13 +315,12 @@ static void *run_open_device(void *arg)
  * fail, the error is that of the data, which is wrong more often. */
 static musec_status open_device_and_data(ms_error *e, ms_train *t)
 {
-    char           name[DEVICE_NAME];
-    device_opening o = { .device = name, .note = t->device_note, .ctx = &t->ctx };
+    device_opening o = { .train = t };
     pthread_t      thread;
     bool           threaded;
     musec_status   st;
 
-    st = choose_device(e, t, name);
+    st = choose_device(e, t, t->wanted);
     if (st != MUSEC_OK) return st;
     threaded = ms_thread_start(&thread, run_open_device, &o) == 0;
     st       = ms_train_open_data(e, t);
@@ -304,8 +343,8 @@ static musec_status open_device_and_data(ms_error *e, ms_train *t)
 /* All ranks compute on the same kind of device. */
 static musec_status check_device(ms_error *e, const ms_train *t)
 {
-    ms_comm     *c                 = ms_comm_of(&t->setup);
-    char         kind[DEVICE_NAME] = "";
+    ms_comm     *c                          = ms_comm_of(&t->setup);
+    char         kind[MS_TRAIN_DEVICE_NAME] = "";
     musec_status st;
 
     snprintf(kind, sizeof kind, "%s", t->ctx->kind->name);
@@ -386,7 +425,7 @@ void ms_train_teardown(ms_train *t)
     ms_train_teardown_model(t);
     ms_comm_forget_device(ms_comm_of(&t->setup));
     ms_comm_close(t->nccl);
-    musec_ctx_destroy(t->ctx);
+    leave_device(t);
     ms_mixture_close(t->val);
     ms_mixture_close(t->train);
     json_decref(t->data);

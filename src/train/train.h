@@ -17,6 +17,8 @@
 #include "train/runlog.h"
 #include "train/schedule.h"
 
+enum { MS_TRAIN_DEVICE_NAME = 64 };
+
 /* Whether the run must stop.  A later answer never withdraws an earlier request. */
 typedef enum ms_stop {
     MS_STOP_NO,
@@ -47,14 +49,26 @@ typedef struct ms_train_start { /* what is known of a run before its first step 
     bool made_out; /* Set by on_open if it made the run directory: removed if it stays empty. */
 } ms_train_start;
 
+/* A device that stays open from one run of a process to the next, with what its libraries have
+ * loaded and chosen for products of these shapes: on a GPU that takes about a second.  { 0 } is not
+ * open yet; a run that wants another one closes it. */
+typedef struct ms_train_device {
+    musec_ctx *ctx;
+    char       wanted[MS_TRAIN_DEVICE_NAME];
+    char       note[sizeof(ms_error)]; /* why no better device is used, or "" */
+} ms_train_device;
+
+void ms_train_device_close(ms_train_device *d);
+
 typedef struct ms_train_setup {
-    ms_train_config config;     /* checked */
-    const char     *out;        /* the run directory; NULL: nothing is written */
-    bool            resume;     /* resume from the newest checkpoint in `out` */
-    double          began;      /* clock at the start of the program; 0: that of ms_train_open */
-    struct ms_comm *comm;       /* the ranks of the run; NULL: there is one */
-    const char     *comm_kind;  /* how they were asked to communicate; NULL: auto */
-    ms_log         *log;        /* NULL: silent */
+    ms_train_config  config;    /* checked */
+    const char      *out;       /* the run directory; NULL: nothing is written */
+    bool             resume;    /* resume from the newest checkpoint in `out` */
+    ms_train_device *device;    /* NULL: the run opens and closes its own */
+    double           began;     /* clock at the start of the program; 0: that of ms_train_open */
+    struct ms_comm  *comm;      /* the ranks of the run; NULL: there is one */
+    const char      *comm_kind; /* how they were asked to communicate; NULL: auto */
+    ms_log          *log;       /* NULL: silent */
     ms_stop (*stop)(void *arg); /* asked many times in a step; NULL: never stops */
     /* Called after every step, unless NULL. */
     void (*on_step)(void *arg, const ms_log_line *line);

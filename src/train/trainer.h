@@ -28,6 +28,7 @@ struct ms_train {
     musec_ctx      *ctx;
     struct ms_comm *nccl;                          /* setup.comm, where this run made it; or NULL */
     ms_error        nccl_note;                     /* why several ranks with GPUs do not use NCCL */
+    char            wanted[MS_TRAIN_DEVICE_NAME];  /* the device that was asked for */
     char            device_note[sizeof(ms_error)]; /* why no better device is used, or "" */
     ms_memory       memory;                        /* of the device, before the model was made */
     bool            made_out;                      /* setup.on_open made the run directory */

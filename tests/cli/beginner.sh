@@ -73,8 +73,8 @@ row 2 'musec train: unknown option --epochs; did you mean --steps? (musec train 
 row 2 'musec train: unknown option --weight_decay; did you mean --weight-decay? (musec train --help lists all)' \
     train --weight_decay 0.1
 row 2 'musec train: unknown option -lr; did you mean --lr? (musec train --help lists all)' train -lr 0.1
-row 2 "musec train: --preset 'tiny' is none of pico|nano|small|medium|wide" train --preset tiny
-row 2 "musec train: --preset 'PICO' is none of pico|nano|small|medium|wide; did you mean \"pico\"?" \
+row 2 "musec train: --preset 'giant' is none of pico|nano|mini|midi|small|medium|wide" train --preset giant
+row 2 "musec train: --preset 'PICO' is none of pico|nano|mini|midi|small|medium|wide; did you mean \"pico\"?" \
     train --preset PICO
 row 2 "musec train: --optimizer 'soft_musec' is none of musec|soft-musec|...; did you mean \"soft-musec\"?" \
     train --optimizer soft_musec
@@ -163,7 +163,7 @@ row 2 'musec watch: unknown option --prot; did you mean --port? (musec watch --h
 row 2 'musec demo: unknown option --step; did you mean --steps? (musec demo --help lists all)' demo --step 9
 row 1 'musec paper: there is no item "figure2"; did you mean "fig2"?  musec paper list names them all' \
     paper figure2
-row 1 'musec paper: there is no scale "smal"; there are pico, nano, small, medium, wide; did you mean "small"?' \
+row 1 'musec paper: there is no scale "smal"; there are pico, nano, mini, midi, brief, small, medium, wide; did you mean "small"?' \
     paper fig1 --scale smal
 row 1 'musec theory run: there is no problem "phse"; there are ...; did you mean "phase"?' theory run phse
 row 2 'musec theory params: needs --delta, a number above 0; see musec theory params --help' theory params

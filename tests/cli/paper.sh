@@ -81,18 +81,18 @@ check "what to do: $(cat stderr)" \
 # Other items use the runs that are there.
 cd whole || exit 1
 run paper weight-norm "${tiny[@]}" --dry-run
-prints '3 done, 13 waiting|13 waiting, 3 done'
-warns 'of 110 runs are not made yet' paper verdict "${tiny[@]}" --no-run --json
+prints '3 done, 17 waiting|17 waiting, 3 done'
+warns 'of 364 runs are not made yet' paper verdict "${tiny[@]}" --no-run --json
 json_passes <<'P'
 import os
 assert len(out["claims"]) > 10 and {c["verdict"] for c in out["claims"]} <= {
-    "holds", "does not hold", "not tested here"}
+    "holds", "does not hold", "not tested here", "not decided by these runs"}
 assert os.path.getsize(out["page"]) > 1000 and open(out["markdown"]).read().startswith("|")
 P
 fails 1 'none of the 18 runs|none of the 9 runs' paper ns-iters --no-run --out elsewhere
 run paper verdict "${tiny[@]}" --no-run
-check "verdicts are counted: $(tail -n 2 stdout)" grep -Eq '^35 claims: [0-9]+ holds?, [0-9]+ do(es)? not hold, [0-9]+ not tested$' stdout
-counts=$(sed -nE 's/^35 claims: ([0-9]+ holds?), ([0-9]+ do(es)? not hold), ([0-9]+ not tested)$/\1|\2|\4/p' stdout)
+check "verdicts are counted: $(tail -n 2 stdout)" grep -Eq '^35 claims: [0-9]+ holds?, [0-9]+ do(es)? not hold, [0-9]+ not decided, [0-9]+ not tested$' stdout
+counts=$(sed -nE 's/^35 claims: ([0-9]+ holds?), ([0-9]+ do(es)? not hold), ([0-9]+ not decided), ([0-9]+ not tested)$/\1|\2|\4|\5/p' stdout)
 page=$(tr -d '\n' <runs/paper/verdict-pico.html | grep -o '<ul class="counts">.*</ul><p class="lead">' |
     sed -E 's/<[^>]*>/|/g; s/^\|+//; s/\|+$//; s/\|+/|/g')
 check "on the page first, the same: $page" test "$page" = "$counts"
@@ -107,7 +107,7 @@ warns '^calibrating at pico' paper list "${tiny[@]}" --json
 json_passes <<'P'
 items = {i["item"]: i for i in out["items"]}
 assert items["threshold"]["finished"] == 9 and items["threshold"]["to_go_s"] == 0
-assert items["lr-sweep"]["runs"] == 100 and items["lr-sweep"]["finished"] == 9
+assert items["lr-sweep"]["runs"] == 358 and items["lr-sweep"]["finished"] == 9
 assert 0 < items["ns-iters"]["to_go_s"] < items["lr-sweep"]["to_go_s"] < items["verdict"]["full_to_go_s"]
 assert items["architecture"]["runs"] == 0 and "fig11" in items["threshold"]["aliases"]
 P
@@ -125,6 +125,12 @@ rm -rf runs
 fails 1 'no item "treshold"; did you mean "threshold"' paper treshold
 fails 1 'no item "frobnicate".*musec paper list' paper frobnicate
 fails 1 'no scale "piko"; there are pico, nano' paper threshold --scale piko
+fails 1 'there is no list "treshold"; there are lr, ' paper threshold --list treshold=1
+fails 1 'there is no field "colour"' paper threshold --only colour=red
+fails 1 'leaves none of the runs of threshold' paper threshold --only lr=7 --dry-run
+fails 1 "only wants NAME=VALUE,VALUE,..., not 'lr'" paper threshold --only lr
+succeeds paper lr-sweep --only optimizer=muon --only lr=0.1,0.2 --list weight_decay=0,0.3,2 --dry-run
+prints '^8 runs in '
 fails 1 'did you mean "steps"' paper threshold --set stepz=3
 fails 1 'the stages say what batch is' paper threshold --set batch=512
 fails 2 '--seeds and --set seed=1 give the same field' paper threshold --seeds 2 --set seed=1

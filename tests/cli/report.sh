@@ -281,6 +281,24 @@ fails 1 '--out .*config.json would replace a file of a run' report runs --out ru
 check "and does not" sha256sum --quiet -c sums
 fails 1 'nodir' report runs --out nodir/page.html
 check "no directory was made" test ! -e nodir
+# an archive of the runs gives the same numbers, and the same archive
+if "$MUSEC" info 2>/dev/null | grep -qi 'lzma'; then
+    exits 0 report runs --out direct.html --csv direct --omit-times --archive runs.tar.xz
+    exits 0 report runs.tar.xz --out opened.html --csv opened --omit-times --archive again.tar.xz
+    check "the same archive" cmp runs.tar.xz again.tar.xz
+    check "the same losses to six digits" python3 -c 'import csv
+a, b = (list(csv.DictReader(open(d + "/loss-lr.csv"))) for d in ("direct", "opened"))
+assert len(a) == len(b) > 3
+for x, y in zip(a, b):
+    assert x["curve"] == y["curve"] and x["x"] == y["x"]
+    assert x["y"] == y["y"] or abs(float(x["y"]) - float(y["y"])) <= 1e-5 * float(x["y"])'
+    check "runs are named by the archive" grep -q 'muon_b1' opened.html
+    head -c 300 runs.tar.xz >cut.tar.xz
+    fails 1 'cut.tar.xz: truncated' report cut.tar.xz
+    fails 1 'nodir' report runs --archive nodir/a.tar.xz
+else
+    skip "this musec has no liblzma"
+fi
 succeeds report --help
 prints '^  ns-iters +Iterations \(Figure 12 of the paper\)'
 

@@ -131,13 +131,12 @@ untimed_runs long >calm.log
 # and another has ended, and prints how the sweep ended.
 cat >stop.py <<'P'
 import glob, json, os, signal, subprocess, sys, time
-musec, out, whom, name = sys.argv[1:]
+musec, out, whom, name, *more = sys.argv[1:]
 steps = json.load(open("longer.json"))["set"]["steps"]
-job = subprocess.Popen([musec, "sweep", "longer.json", "--out", out, "--jobs", "2"],
+job = subprocess.Popen([musec, "sweep", "longer.json", "--out", out, "--jobs", "2", *more],
                        start_new_session=True, stdout=subprocess.DEVNULL, stderr=open(out + ".err", "w"))
 def is_in_middle(pid):
-    words = open(f"/proc/{pid}/cmdline").read().split("\0")
-    with open(words[words.index("--resume") + 1] + "/log.jsonl") as log:
+    with open(os.path.dirname(os.readlink(f"/proc/{pid}/fd/1")) + "/log.jsonl") as log: # output.txt is beside it
         return steps / 8 < sum(1 for _ in log) < steps * 5 / 8
 def middle():
     """A run of ours that is in its middle and was stopped there, however slow we are; or None."""
@@ -213,6 +212,61 @@ check "with checkpoints" test "$(grep -l interrupted stopped/*/summary.json | wc
 finishes stopped longer.json
 check "SIGTERM: exit 143" test "$(python3 stop.py "$MUSEC" termed sweep SIGTERM)" = 143
 finishes termed longer.json
+
+# ---- the best of a sweep, with more seeds and at larger rates ----------------------------------------
+
+best=(sweep --best-of calm --times 1,5 --seed 0,1,2 --out calm)
+succeeds "${best[@]}" --dry-run --json
+json_passes <<'P'
+import collections, glob
+want = {} # of the methods with two runs or more the lowest mean loss over the seeds
+losses = collections.defaultdict(list)
+for f in glob.glob("calm/*/summary.json"):
+    c = json.load(open(f.replace("summary", "config")))
+    s = json.load(open(f))
+    if s["status"] == "done": losses[c["optimizer"], c["lr"], c["beta"]].append(s["last_val_loss"])
+for (optimizer, lr, beta), values in losses.items():
+    if sum(len(v) for k, v in losses.items() if k[0] == optimizer) < 2: continue
+    mean = sum(values) / len(values)
+    if optimizer not in want or mean < want[optimizer][0]: want[optimizer] = (mean, lr, beta)
+got = collections.defaultdict(set)
+for r in out: got[r["optimizer"]].add((r["lr"], r["config"]["beta"], r["config"]["seed"]))
+assert got.keys() == want.keys() and len(out) == 6 * len(want), (got, want)
+for optimizer, (_, lr, beta) in want.items():
+    assert {round(x[0] / lr) for x in got[optimizer]} == {1, 5}, (optimizer, got)
+    assert {x[1] for x in got[optimizer]} == {beta} and {x[2] for x in got[optimizer]} == {0, 1, 2}
+assert any(r["was_there"] for r in out)
+P
+fails 2 'give one of them' sweep grid.json --best-of calm
+fails 2 'times is for --best-of' sweep --lr 0.1 --times 5
+fails 1 'times is "5,x"' sweep --best-of calm --times 5,x
+fails 1 'nowhere: cannot read' sweep --best-of nowhere
+
+# ---- small directories, and a limit of time --------------------------------------------------------
+
+check "without checkpoints, Ctrl-C: exit 130" test "$(python3 stop.py "$MUSEC" bare group SIGINT --no-checkpoints)" = 130
+check "there are none" test ! -e "$(echo bare/*/checkpoint)"
+cp -r bare elsewhere # as to another machine
+finishes elsewhere longer.json --no-checkpoints
+check "runs that were begun say that they begin anew" grep -Eq \
+    ': it had made [0-9]+ of [0-9]+ steps, but there is no checkpoint: begun anew$' stderr
+check "finished ones are kept" grep -q '^4 runs, [1-3] of them finished' stderr
+check "nor are there any now" test ! -e "$(echo elsewhere/*/checkpoint)"
+exits 1 sweep longer.json --time-limit 1e-9 --out late
+check "what is missing" grep -qx \
+    'musec sweep: the time limit: 4 of 4 runs are missing; the same command goes on' stderr
+# The first run says what the others take: the limit is 1.5 of it, so that the second must wait.
+limit=$(python3 -c 'import glob, json
+print(1.5 / 60 * max(json.load(open(f))["time_s"] for f in glob.glob("long/*/summary.json")))')
+run sweep longer.json --jobs 1 --time-limit "$limit" --out late
+check "exit 1: $(cat stderr)" test "$code" -eq 1
+check "what is missing, and how much work: $(tail -n 1 stderr)" grep -Eqx \
+    'musec sweep: the time limit: [1-3] of 4 runs? (is|are) missing, about [0-9:]+ of work; the same command goes on' \
+    stderr
+check "the run that fits is made" test "$(grep -l '"done"' late/*/summary.json | wc -l)" -ge 1
+finishes late longer.json
+fails 1 '--time-limit is -1' sweep --lr 0.1 --time-limit -1
+fails 2 'give one of them' sweep --lr 0.1 --keep-checkpoints --no-checkpoints
 
 # ---- two at once -----------------------------------------------------------------------------------
 

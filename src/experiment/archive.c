@@ -1,0 +1,456 @@
+/* archive.c - see archive.h.
+ *
+ * Tar is read as POSIX has it (ustar): blocks of 512 bytes, a header for each file with a checksum,
+ * two blocks of zeros at the end.  Nothing of an archive is trusted: names must be plain paths
+ * below its root, only the three files of a run are taken, none twice, and sizes are bounded. */
+#define _POSIX_C_SOURCE 200809L /* mkdtemp, strdup */
+#include "experiment/archive.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/directory.h"
+#include "core/json_file.h"
+#include "data/pack.h"
+#include "data/unpack.h"
+
+enum { BLOCK = 512, NAME = 100, PREFIX = 155, PATH_TEXT = NAME + PREFIX + 2, MAX_PARTS = 6 };
+
+static const char *const run_files[] = { "config.json", "log.jsonl", "summary.json" };
+
+typedef struct tar_header { /* all texts, numbers in octal */
+    char name[NAME], mode[8], uid[8], gid[8], size[12], mtime[12], sum[8], type, link[100],
+        magic[6], version[2], user[32], group[32], major[8], minor[8], prefix[PREFIX], rest[12];
+} tar_header;
+_Static_assert(sizeof(tar_header) == BLOCK, "a header is a block");
+
+static unsigned checksum(const tar_header *h)
+{
+    const unsigned char *at  = (const unsigned char *)h;
+    unsigned             sum = 0;
+    for (size_t i = 0; i < sizeof *h; i++) {
+        const bool own = i >= offsetof(tar_header, sum) && i < offsetof(tar_header, type);
+        sum += own ? ' ' : at[i];
+    }
+    return sum;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static musec_status write_member(ms_error *e, ms_pack *to, const char *dir, const char *name,
+                                 const char *text, size_t bytes)
+{
+    static const char zeros[BLOCK];
+    const size_t      over = bytes % BLOCK;
+    tar_header        h    = { .type = '0', .version = "00" };
+    musec_status      st;
+
+    if (strlen(dir) > PREFIX || bytes > MS_ARCHIVE_MEMBER)
+        TRY(ms_fail(e, MUSEC_EINVAL, "%s/%s: its name or its size is more than an archive takes",
+                    dir, name));
+    memcpy(h.prefix, dir, strlen(dir));
+    memcpy(h.name, name, strlen(name));
+    memcpy(h.magic, "ustar", 6);
+    memcpy(h.mode, "0000644", 8);
+    memcpy(h.uid, "0000000", 8);
+    memcpy(h.gid, "0000000", 8);
+    snprintf(h.size, sizeof h.size, "%011llo", (unsigned long long)bytes);
+    snprintf(h.mtime, sizeof h.mtime, "%011o", 0u);
+    snprintf(h.sum, sizeof h.sum, "%06o", checksum(&h));
+    h.sum[7] = ' ';
+    TRY(ms_pack_write(e, to, &h, sizeof h));
+    TRY(ms_pack_write(e, to, text, bytes));
+    if (over > 0) TRY(ms_pack_write(e, to, zeros, BLOCK - over));
+done:
+    return st;
+}
+
+static json_t *rounded(const char *key, const json_t *value)
+{
+    static const char *const times[] = { "tok_s", "time_s", "ms" };
+    char                     text[32];
+    bool                     coarse = false;
+
+    for (size_t i = 0; i < COUNT(times); i++)
+        coarse = coarse || strcmp(times[i], key) == 0;
+    if (json_is_real(value)) {
+        snprintf(text, sizeof text, "%.*g", coarse ? 3 : 6, json_real_value(value));
+        return json_real(strtod(text, NULL));
+    }
+    if (json_is_object(value)) {
+        json_t     *out = json_object(), *member;
+        const char *name;
+        json_object_foreach((json_t *)value, name, member)
+        {
+            ms_json_set(&out, name, rounded(coarse ? key : name, member));
+        }
+        return out;
+    }
+    return json_incref((json_t *)value);
+}
+
+/* The lines of a log with rounded numbers, in the place of `text`; a line that cannot be read, as
+ * the last one of a killed run, is left as it is. */
+static musec_status round_log(ms_error *e, char **text, size_t *bytes)
+{
+    char  *out  = malloc(*bytes + 1); /* no line grows: a longer one is not taken */
+    size_t used = 0;
+
+    if (out == NULL) return ms_no_memory(e, "the logs");
+    for (char *line = *text, *end = *text + *bytes; line < end;) {
+        char        *newline = memchr(line, '\n', (size_t)(end - line));
+        const size_t n       = (size_t)((newline != NULL ? newline : end) - line);
+        json_t      *value   = NULL, *round;
+        char        *shorter = NULL;
+        size_t       n_shorter;
+
+        (void)ms_json_parse(line, n, MS_JSON_ANY_NAMES, NULL, &value);
+        round   = json_is_object(value) ? rounded("", value) : NULL;
+        shorter = round != NULL ? ms_json_tight(round) : NULL;
+        json_decref(round);
+        json_decref(value);
+        n_shorter = shorter != NULL ? strlen(shorter) : n + 1;
+        memcpy(out + used, n_shorter <= n ? shorter : line, n_shorter <= n ? n_shorter : n);
+        used += n_shorter <= n ? n_shorter : n;
+        free(shorter);
+        if (newline != NULL) out[used++] = '\n';
+        line += n + (newline != NULL);
+    }
+    free(*text);
+    *text  = out;
+    *bytes = used;
+    return MUSEC_OK;
+}
+
+/* The summary without what it says of its own bytes and of the log's, which are others now. */
+static musec_status open_summary(ms_error *e, char **text, size_t *bytes)
+{
+    json_t *summary = NULL;
+    char   *out;
+
+    (void)ms_json_parse(*text, *bytes, MS_JSON_ANY_NAMES, NULL, &summary);
+    if (!json_is_object(summary)) {
+        json_decref(summary);
+        return MUSEC_OK; /* a report says what is wrong with it */
+    }
+    json_object_del(summary, "log");
+    json_object_del(summary, "sha256");
+    out = ms_json_dump(summary, 1);
+    json_decref(summary);
+    if (out == NULL) return ms_no_memory(e, "the summaries");
+    free(*text);
+    *text  = out;
+    *bytes = strlen(out);
+    return MUSEC_OK;
+}
+
+static musec_status write_file(ms_error *e, ms_pack *to, const ms_run *run, const char *dir,
+                               const char *name)
+{
+    char         path[MS_PATH_MAX];
+    char        *text = NULL;
+    size_t       bytes;
+    musec_status st;
+
+    TRY(ms_path_join(e, run->dir, name, path));
+    if (strcmp(name, "summary.json") == 0 && access(path, F_OK) != 0)
+        return MUSEC_OK; /* the run is not finished */
+    TRY(ms_file_text(e, path, MS_ARCHIVE_MEMBER, &text, &bytes));
+    if (strcmp(name, "log.jsonl") == 0) TRY(round_log(e, &text, &bytes));
+    if (strcmp(name, "summary.json") == 0) TRY(open_summary(e, &text, &bytes));
+    TRY(write_member(e, to, dir, name, text, bytes));
+done:
+    free(text);
+    return st;
+}
+
+/* The name of the run's directory, with a number where others before it have the same name. */
+static void name_of(const ms_runset *set, size_t i, char out[PATH_TEXT])
+{
+    const char *name  = ms_path_name(set->at[i].dir);
+    size_t      alike = 0;
+    for (size_t k = 0; k < i; k++)
+        alike += strcmp(ms_path_name(set->at[k].dir), name) == 0;
+    if (alike > 0)
+        snprintf(out, PATH_TEXT, "%.150s+%zu", name, alike + 1);
+    else
+        snprintf(out, PATH_TEXT, "%.250s", name);
+}
+
+musec_status ms_archive_write(ms_error *e, const ms_runset *set, const char *path)
+{
+    static const char end[2 * BLOCK];
+    char              dir[PATH_TEXT];
+    ms_pack          *to = NULL;
+    musec_status      st;
+
+    TRY(ms_pack_open(e, path, &to));
+    for (size_t i = 0; i < set->n; i++) {
+        name_of(set, i, dir);
+        for (size_t k = 0; k < COUNT(run_files); k++)
+            TRY(write_file(e, to, &set->at[i], dir, run_files[k]));
+    }
+    TRY(ms_pack_write(e, to, end, sizeof end));
+    TRY(ms_pack_commit(e, to));
+done:
+    ms_pack_close(to);
+    return st;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+typedef struct tar_in {
+    ms_unpack  *from;
+    const char *path;
+    int64_t     bytes, members;
+} tar_in;
+
+/* Reads `bytes` bytes; it is an error if the archive ends before. */
+static musec_status read_all(ms_error *e, tar_in *in, void *buf, size_t bytes)
+{
+    size_t       done = 0, got = 1;
+    musec_status st = MUSEC_OK;
+
+    while (done < bytes && got > 0) {
+        TRY(ms_unpack_read(e, in->from, (char *)buf + done, bytes - done, &got));
+        done += got;
+    }
+    if (done < bytes)
+        st = ms_fail(e, MUSEC_EFORMAT, "%s: it is no archive of runs, or is cut off", in->path);
+done:
+    return st;
+}
+
+/* An octal number; -1: it is none. */
+static int64_t number_of(const char *text, size_t n)
+{
+    int64_t value = 0;
+    size_t  i     = 0;
+    while (i < n && text[i] == ' ')
+        i++;
+    for (; i < n && text[i] >= '0' && text[i] <= '7'; i++)
+        value = value * 8 + (text[i] - '0');
+    return i == n || text[i] == '\0' || text[i] == ' ' ? value : -1;
+}
+
+/* A plain path below the root: no empty, hidden or upward part. */
+static bool is_plain(const char *path)
+{
+    size_t parts = 0;
+    for (const char *at = path;; at++) {
+        const size_t n = strcspn(at, "/");
+        if (n == 0 || at[0] == '.' || ++parts > MAX_PARTS) return false;
+        for (size_t i = 0; i < n; i++)
+            if ((unsigned char)at[i] < ' ' || at[i] == '\\' || at[i] == 127) return false;
+        at += n;
+        if (*at == '\0') return true;
+    }
+}
+
+static bool is_run_file(const char *path)
+{
+    const char *name = ms_path_name(path);
+    for (size_t i = 0; i < COUNT(run_files); i++)
+        if (name != path && strcmp(run_files[i], name) == 0) return true;
+    return false;
+}
+
+static musec_status check_header(ms_error *e, tar_in *in, const tar_header *h, char name[PATH_TEXT],
+                                 int64_t *bytes)
+{
+    if (number_of(h->sum, sizeof h->sum) != (int64_t)checksum(h))
+        return ms_fail(
+            e, MUSEC_EFORMAT,
+            "%s: it is no archive of runs, or is damaged: the checksum of member %lld is "
+            "wrong",
+            in->path, (long long)in->members);
+    *bytes = number_of(h->size, sizeof h->size);
+    if (h->prefix[0] != '\0' && memcmp(h->magic, "ustar", 5) == 0)
+        snprintf(name, PATH_TEXT, "%.*s/%.*s", PREFIX, h->prefix, NAME, h->name);
+    else
+        snprintf(name, PATH_TEXT, "%.*s", NAME, h->name);
+    while (strncmp(name, "./", 2) == 0) /* as tar -c . writes them */
+        memmove(name, name + 2, strlen(name + 2) + 1);
+    if (name[0] != '\0' && name[strlen(name) - 1] == '/') name[strlen(name) - 1] = '\0';
+    if (h->type == '5' && (name[0] == '\0' || strcmp(name, ".") == 0)) return MUSEC_OK;
+    if (!is_plain(name))
+        return ms_fail(e, MUSEC_EFORMAT,
+                       "%s: the name of member %lld is no plain path below the "
+                       "archive's root",
+                       in->path, (long long)in->members);
+    if (*bytes < 0 || *bytes > MS_ARCHIVE_MEMBER || (in->bytes += *bytes) > MS_ARCHIVE_BYTES ||
+        ++in->members > MS_ARCHIVE_MEMBERS)
+        return ms_fail(e, MUSEC_EFORMAT,
+                       "%s: %s is too large, or there are too many like it: an archive of runs has "
+                       "at most %d files of %d MiB",
+                       in->path, name, MS_ARCHIVE_MEMBERS, MS_ARCHIVE_MEMBER >> 20);
+    return MUSEC_OK;
+}
+
+/* Reads the data of a member, padding included, into a new file, or nowhere. */
+static musec_status copy_member(ms_error *e, tar_in *in, int64_t bytes, const char *to)
+{
+    char         block[BLOCK];
+    int          fd = -1;
+    musec_status st = MUSEC_OK;
+
+    if (to != NULL) {
+        fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (fd < 0 && errno == EEXIST)
+            TRY(ms_fail(e, MUSEC_EFORMAT, "%s: it has a file twice: %s", in->path,
+                        ms_path_name(to)));
+        if (fd < 0) TRY(ms_fail(e, MUSEC_EIO, "%s: cannot be written (%s)", to, strerror(errno)));
+    }
+    for (int64_t at = 0; at < bytes; at += BLOCK) {
+        const size_t n = bytes - at < BLOCK ? (size_t)(bytes - at) : BLOCK;
+        TRY(read_all(e, in, block, BLOCK));
+        if (fd >= 0 && write(fd, block, n) != (ssize_t)n)
+            TRY(ms_fail(e, MUSEC_EIO, "%s: cannot be written (%s)", to, strerror(errno)));
+    }
+done:
+    if (fd >= 0) close(fd);
+    return st;
+}
+
+static musec_status take_member(ms_error *e, tar_in *in, const tar_header *h, const char *dir)
+{
+    char         name[PATH_TEXT], path[MS_PATH_MAX], above[MS_PATH_MAX];
+    int64_t      bytes;
+    const bool   is_file = h->type == '0' || h->type == '\0';
+    musec_status st;
+
+    TRY(check_header(e, in, h, name, &bytes));
+    if (!is_file || !is_run_file(name)) /* directories, and what a report does not read */
+        return copy_member(e, in, bytes, NULL);
+    TRY(ms_path_join(e, dir, name, path));
+    ms_path_directory(path, above);
+    TRY(ms_directory_make(e, above));
+    TRY(copy_member(e, in, bytes, path));
+done:
+    return st;
+}
+
+musec_status ms_archive_unpack(ms_error *e, const char *path, const char *dir)
+{
+    static const tar_header end;
+    const uint64_t          memory = (uint64_t)1 << 28; /* bytes that unpacking may take */
+    tar_in                  in     = { .path = path };
+    tar_header              h;
+    musec_status            st;
+
+    TRY(ms_unpack_open(e, path, memory, NULL, &in.from));
+    for (;;) {
+        TRY(read_all(e, &in, &h, sizeof h));
+        if (memcmp(&h, &end, sizeof h) == 0) break; /* the second block of zeros does not matter */
+        TRY(take_member(e, &in, &h, dir));
+    }
+done:
+    ms_unpack_close(in.from);
+    return st;
+}
+
+/* ---- archives of a report -------------------------------------------------------------------- */
+
+/* A text in which the archive's name stands in the place of the directory that it was unpacked to;
+ * takes the text over.  NULL without memory. */
+static char *name_archive(char *text, const char *dir, const char *path)
+{
+    const size_t n   = strlen(dir);
+    char        *out = NULL, *at;
+
+    while (text != NULL && (at = strstr(text, dir)) != NULL) {
+        const size_t bytes = strlen(text) + strlen(path) + 1;
+        out                = malloc(bytes);
+        if (out != NULL) snprintf(out, bytes, "%.*s%s%s", (int)(at - text), text, path, at + n);
+        free(text);
+        text = out;
+    }
+    return text;
+}
+
+/* The directory of an archive: DIR/0, DIR/1, ... */
+static musec_status dir_of(ms_error *e, const ms_archives *all, int i, char out[MS_PATH_MAX])
+{
+    char number[16];
+    snprintf(number, sizeof number, "%d", i);
+    return ms_path_join(e, all->dir, number, out);
+}
+
+static musec_status name_runs(ms_error *e, ms_runset *set, const char *dir, const char *path)
+{
+    for (size_t i = 0; i < set->n; i++) {
+        set->at[i].dir = name_archive(set->at[i].dir, dir, path);
+        if (set->at[i].dir == NULL) return ms_no_memory(e, "the names of runs");
+    }
+    for (size_t i = 0; i < set->n_notes; i++) {
+        set->notes[i] = name_archive(set->notes[i], dir, path);
+        if (set->notes[i] == NULL) return ms_no_memory(e, "the notes on runs");
+    }
+    return MUSEC_OK;
+}
+
+musec_status ms_archives_name(ms_error *e, const ms_archives *all, ms_runset *set)
+{
+    char         dir[MS_PATH_MAX];
+    musec_status st = MUSEC_OK;
+
+    for (int i = all->n - 1; i >= 0; i--) { /* DIR/1 begins DIR/10 */
+        TRY(dir_of(e, all, i, dir));
+        TRY(name_runs(e, set, dir, all->path[i]));
+    }
+done:
+    return st;
+}
+
+static void rename_error(ms_error *e, const char *dir, const char *path)
+{
+    char *text = name_archive(strdup(e->text), dir, path);
+    if (text != NULL) ms_error_set(e, "%s", text);
+    free(text);
+}
+
+static musec_status make_temporary(ms_error *e, ms_archives *all)
+{
+    const char *tmp = getenv("TMPDIR");
+
+    if (all->dir[0] != '\0') return MUSEC_OK;
+    if (snprintf(all->dir, sizeof all->dir, "%s/musec-archive-XXXXXX",
+                 tmp != NULL && tmp[0] != '\0' ? tmp : "/tmp") >= MS_PATH_MAX ||
+        mkdtemp(all->dir) == NULL) {
+        const int why = errno;
+        all->dir[0]   = '\0';
+        return ms_fail(e, MUSEC_EIO, "no temporary directory can be made (%s); set TMPDIR",
+                       strerror(why));
+    }
+    return MUSEC_OK;
+}
+
+musec_status ms_archives_add(ms_error *e, ms_archives *all, const char *path, ms_runset *set)
+{
+    char         dir[MS_PATH_MAX];
+    musec_status st;
+
+    if (all->n == MS_ARCHIVES)
+        return ms_fail(e, MUSEC_EINVAL, "%s: at most %d archives are read at once", path,
+                       MS_ARCHIVES);
+    TRY(make_temporary(e, all));
+    TRY(dir_of(e, all, all->n, dir));
+    all->path[all->n++] = path;
+    TRY(ms_directory_make(e, dir));
+    TRY(ms_archive_unpack(e, path, dir));
+    st = ms_runset_add(e, set, dir);
+    if (st != MUSEC_OK) rename_error(e, dir, path);
+done:
+    return st;
+}
+
+void ms_archives_close(ms_archives *all)
+{
+    ms_error ignored;
+    if (all->dir[0] != '\0') (void)ms_directory_remove(&ignored, all->dir);
+    *all = (ms_archives){ 0 };
+}

@@ -1,0 +1,79 @@
+/* best_of.c - see best_of.h. */
+#include "experiment/best_of.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/file.h"
+#include "core/json_file.h"
+#include "report/compare.h"
+
+static size_t count_runs(const ms_compare *c, size_t problem, size_t method)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->n_settings; i++)
+        if (c->settings[i].problem == problem && c->settings[i].method == method)
+            n += c->settings[i].n;
+    return n;
+}
+
+/* The rate times each of the factors, rounded to 12 digits, so that 0.1 times 5 is 0.5. */
+static json_t *rates_of(double lr, const json_t *factors)
+{
+    json_t *out = json_array();
+    char    text[32];
+    for (size_t i = 0; i < json_array_size(factors); i++) {
+        snprintf(text, sizeof text, "%.12g", lr * json_number_value(json_array_get(factors, i)));
+        ms_json_append(&out, json_real(strtod(text, NULL)));
+    }
+    return out;
+}
+
+/* Adds the best run's whole config as a grid. */
+static musec_status add_best(ms_error *e, const ms_setting *best, const json_t *factors,
+                             json_t *grids)
+{
+    char         path[MS_PATH_MAX];
+    json_t      *config = NULL;
+    musec_status st;
+
+    TRY(ms_path_join(e, best->runs[0]->dir, "config.json", path));
+    TRY(ms_json_read(e, path, &config));
+    ms_json_set(&config, "lr", rates_of(best->lr, factors));
+    TRY(ms_json_push(e, grids, config));
+    config = NULL;
+done:
+    json_decref(config);
+    return st;
+}
+
+musec_status ms_best_of(ms_error *e, const char *path, const json_t *factors, json_t **out)
+{
+    ms_runset    set   = { 0 };
+    ms_compare   c     = { 0 };
+    json_t      *grids = json_array();
+    musec_status st;
+
+    *out = NULL;
+    TRY(ms_runset_add(e, &set, path));
+    TRY(ms_compare_build(e, &set, &c));
+    for (size_t p = 0; p < c.n_problems; p++) {
+        size_t most = 0;
+        for (size_t m = 0; m < c.n_methods; m++)
+            if (count_runs(&c, p, m) > most) most = count_runs(&c, p, m);
+        for (size_t m = 0; m < c.n_methods; m++) {
+            const ms_setting *best = ms_compare_tuned(&c, p, m);
+            if (best != NULL && !ms_setting_failed(best) && 2 * count_runs(&c, p, m) >= most)
+                TRY(add_best(e, best, factors, grids));
+        }
+    }
+    if (json_array_size(grids) == 0)
+        TRY(ms_fail(e, MUSEC_EINVAL, "%s: no run in it has learned anything", path));
+    *out = json_pack("{s:O}", "grids", grids);
+    if (*out == NULL) st = ms_no_memory(e, "the grid");
+done:
+    json_decref(grids);
+    ms_compare_free(&c);
+    ms_runset_free(&set);
+    return st;
+}

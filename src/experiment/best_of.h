@@ -1,0 +1,14 @@
+/* best_of.h - the best settings of runs that were made, with more seeds and at larger rates. */
+#ifndef MS_EXPERIMENT_BEST_OF_H
+#define MS_EXPERIMENT_BEST_OF_H
+
+#include <jansson.h>
+
+#include "core/status.h"
+
+/* Describes as a grid (train/grid.h) the best run of each method on each problem among those below
+ * `path`, at each of the factors on its learning rate, with its own seed.  A method with less than
+ * half of the runs of the one with most was not tuned, and is left out. */
+musec_status ms_best_of(ms_error *e, const char *path, const json_t *factors, json_t **out);
+
+#endif
