@@ -508,6 +508,7 @@ musec_status ms_update_weights(ms_step *s, const ms_span *span, ms_num threshold
 /* The factor on the update of a matrix, but for what only the device knows, and its decay. */
 void   ms_rates_of(const ms_step *s, const ms_group *g, int64_t m, double *size, double *decay);
 double ms_shape_factor(int rule, int64_t rows, int64_t cols);
+/* Takes the weights into the epoch's average, before a step changes them. */
 musec_status ms_update_averages(musec_optim *opt);
 int64_t ms_picked_epoch(const musec_optim *opt); /* whose weights are averaged; 0 is the first */
 

@@ -207,11 +207,11 @@ static musec_status take_step(ms_step *s)
         TRY(ms_average_again(s));
     else
         ms_validate_scales(s);
+    TRY(ms_update_averages(opt));
     for (size_t i = 0; i < opt->n_groups; i++)
         if (!s->host->groups[i].done) TRY(step_group(s, i));
     ms_count_step(s);
     TRY(ms_qk_clip(opt));
-    TRY(ms_update_averages(opt));
     if (s->report) TRY(ms_share_reports(opt));
 done:
     return st;

@@ -273,14 +273,15 @@ done:
 }
 
 /* Of K epochs of T steps one is picked beforehand, uniformly; while it runs, the average of its
- * weights is kept: average <- average + (W - average) / t. */
+ * weights W_0 ... W_{T-1} is kept, each as it is before a step: average += (W_t - average) / (t +
+ * 1). */
 musec_status ms_update_averages(musec_optim *opt)
 {
     const int64_t T     = opt->cfg.avg_steps;
-    const int64_t epoch = (opt->t - 1) / (T > 0 ? T : 1);
+    const int64_t epoch = opt->t / (T > 0 ? T : 1);
     musec_status  st    = MUSEC_OK;
     if (T == 0 || epoch != ms_picked_epoch(opt)) return MUSEC_OK;
-    const double share = 1.0 / (double)((opt->t - 1) % T + 1);
+    const double share = 1.0 / (double)(opt->t % T + 1);
     for (size_t i = 0; i < opt->n_params; i++) {
         const ms_param *p = &opt->params[i];
         if (p->share.elsewhere) continue;

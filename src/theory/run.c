@@ -2,8 +2,7 @@
  *
  * Step n draws G_n = H_n + noise at W_n, H_n being the subgradient that the problem returns.  Epoch
  * k has W_0 ... W_T, of which W_T is the next one's W_0; the paper averages W_0 ... W_{T-1} into
- * the point that it may return, and H_1 ... H_T into Hbar.  The optimizer's own average is over W_1
- * ... W_T, the weights after each of its steps: it differs by (W_T - W_0) / T. */
+ * the point that it may return, as the optimizer's own averages do, and H_1 ... H_T into Hbar. */
 #include "theory/run.h"
 
 #include <math.h>
