@@ -201,7 +201,7 @@ TEST_EACH_DEVICE(epoch_averages_are_read_by_block, dev)
         double                   want[256];
         param.blocks   = fused[c].blocks;
         param.n_blocks = fused[c].n_blocks;
-        rig whole      = rig_make_with(dev, &cfg, dtype, &param, 1, c);
+        rig     whole  = rig_make_with(dev, &cfg, dtype, &param, 1, c);
         double *w = rig_weight(&whole, 0), *all = laid_out(&whole.w[0], w);
         rig_steps(&whole, 0, 1);
         for (int64_t b = 0; b < fused[c].n_blocks; b++) {

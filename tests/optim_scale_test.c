@@ -316,8 +316,8 @@ TEST_EACH_DEVICE(the_momentum_stays_in_the_ball, dev)
 
 /* ---- epoch averages -------------------------------------------------------------------------- */
 
-/* Runs 12 steps, 3 epochs of 4.  The average must be the mean of the weights before the steps of one
- * epoch, the same epoch for every parameter; the running mean rounds once a step. */
+/* Runs 12 steps, 3 epochs of 4.  The average must be the mean of the weights before the steps of
+ * one epoch, the same epoch for every parameter; the running mean rounds once a step. */
 static int64_t picked_epoch(ms_device *dev, const char *name, uint64_t seed, musec_dtype dtype)
 {
     enum { EPOCHS = 3, LENGTH = 4, N = 24 };
