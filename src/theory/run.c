@@ -57,12 +57,16 @@ musec_status ms_theory_setup_init(ms_error *e, const ms_objective *problem, cons
     if (ms_optimizer_find(optimizer) == NULL)
         return ms_theory_unknown(e, "optimizer", optimizer, musec_optim_name);
     TRY(musec_optim_config_init(&out->optim, sizeof out->optim, optimizer));
-    out->optim.lr         = rate_of(optimizer, problem, &out->params);
-    out->optim.beta       = fmin(out->params.beta, 1.0);
-    out->optim.threshold  = out->params.D;
-    out->optim.avg_steps  = out->params.T;
-    out->optim.avg_epochs = out->params.K;
-    out->optim.seed       = seed;
+    out->optim.lr        = rate_of(optimizer, problem, &out->params);
+    out->optim.beta      = fmin(out->params.beta, 1.0);
+    out->optim.threshold = out->params.D;
+    /* factors on steps and decay that come with a name would make another length of them */
+    out->optim.shape_rule   = MUSEC_SHAPE_NONE;
+    out->optim.decay_form   = MUSEC_DECAY_DECOUPLED;
+    out->optim.update_scale = MUSEC_SCALE_PAPER;
+    out->optim.avg_steps    = out->params.T;
+    out->optim.avg_epochs   = out->params.K;
+    out->optim.seed         = seed;
 done:
     return st;
 }
