@@ -293,6 +293,25 @@ TEST(nanogpt_files_imply_the_gpt2_tokenizer)
     }
 }
 
+/* The preset computes clips another way, and begins some weights at zero. */
+TEST(compositions_replace_what_a_preset_has_for_others)
+{
+    char            notes[MS_CONFIG_NOTES];
+    ms_train_config cfg = train_config("pico", "spectra", NULL);
+    train_set(&cfg, "function", "polar");
+    ms_train_config_resolve(&cfg, is_among, "function", notes);
+    CHECK(cfg.optim.ns_mode == MUSEC_NS_PAPER && strstr(notes, "ns-mode paper") != NULL, "%s",
+          notes);
+    cfg = train_config("pico", "muonh", NULL);
+    ms_train_config_resolve(&cfg, is_among, "init-down", notes);
+    CHECK(cfg.model.init_out == 0.5 && cfg.model.init_down == 0.0, "%s", notes);
+    CHECK(strstr(notes, "init-out is 0.5") != NULL && strstr(notes, "init-down") == NULL, "%s",
+          notes);
+    cfg = train_config("pico", "muon", NULL);
+    ms_train_config_resolve(&cfg, is_among, "", notes);
+    CHECK(cfg.model.init_out == 0.0 && notes[0] == '\0', "%s", notes);
+}
+
 /* ---- differences ----------------------------------------------------------------------------- */
 
 TEST(each_single_change_is_found)
