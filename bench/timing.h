@@ -11,7 +11,7 @@
 
 #include "device/device.h"
 
-#define MS_TIMING_MAX 24 /* candidates in a group */
+#define MS_TIMING_MAX 32 /* candidates in a group */
 
 /* Whether the device computes in host memory, and an op is done when it returns. */
 bool ms_is_on_host(const ms_device *d);

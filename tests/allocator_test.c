@@ -78,6 +78,10 @@ static const struct {
     { "spectra", "avg-steps=2 avg-epochs=1" },
     { "muon", "" },
     { "adamw", "" },
+    { "normuon", "" },
+    { "adamuon", "" },
+    { "muonh", "report-every=2" },
+    { "soft-musec", "ns-mode=fast second-moment=rows" },
 };
 
 TEST_EACH_DEVICE(memory_comes_from_the_caller_and_goes_back, dev)

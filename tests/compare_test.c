@@ -216,6 +216,17 @@ TEST(clips_are_named_by_a_sharpness_that_is_not_their_own)
           s.c.settings[0].n);
 }
 
+/* Runs of versions without these options did what they say by default. */
+TEST(options_of_new_versions_make_variants_only_where_they_are_used)
+{
+    static const char *const labels[] = { "Muon", "Muon, second_moment rows" };
+    MAKE("muon shape_rule=normuon", "muon shape_rule=fixed-rms second_moment=none seed=1",
+         "muon shape_rule=fixed-rms function=auto ns_eps=0 ns_eps_form=added seed=2",
+         "muon shape_rule=fixed-rms second_moment=rows second_beta=0");
+    check_labels(labels, COUNT(labels));
+    CHECK(s.c.settings[0].n == 3, "%zu runs", s.c.settings[0].n);
+}
+
 TEST(options_that_differ_between_problems_alone_make_no_variants)
 {
     static const char *const labels[] = { "MuonClip" };

@@ -277,6 +277,10 @@ TEST(keys_of_older_versions_are_the_same)
     key_of(&cfg, key);
     CHECK(strcmp(key, "c1be87693575f133d9364ce2dc87d00c0a7eb6866acc45ed7a57ef11e656b8c7") == 0,
           "%s", key);
+    const ms_train_config renamed = train_config("pico", "muon", "shape_rule=normuon");
+    key_of(&renamed, key);
+    CHECK(renamed.optim.shape_rule == MUSEC_SHAPE_FIXED_RMS, "%d", (int)renamed.optim.shape_rule);
+    CHECK(strncmp(key, "991c7deb75d4", 12) == 0, "%s", key);
 }
 
 /* Some values count as equal, because runs of older versions have them. */

@@ -410,11 +410,14 @@ TEST_EACH_DEVICE(muon_with_f16_operands_has_updates_of_16_bits, dev)
     } these[] = {
         { "muon", "operands=f16", f16 },
         { "muon", "operands=f16 nesterov=yes decay-form=cautious weight-decay=0.1", f16 },
-        { "muon", "operands=f16 shape-rule=normuon", f16 },
+        { "muon", "operands=f16 shape-rule=fixed-rms", f16 },
         { "muon", "operands=f16 decay-form=coupled weight-decay=0.1", f16 },
         { "muon", "operands=f16 momentum-dtype=bf16", f16 },
         { "muon", "operands=f16 ns-mode=exact", f32 },
         { "muon", "operands=bf16", f32 },
+        { "normuon", "operands=f16", f16 },
+        { "muonh", "operands=f16", f16 },
+        { "adamuon", "operands=f16", f32 },
         { "spectra", "operands=f16 ns-mode=fast", f32 },
     };
     for (size_t k = 0; k < COUNT(these) && ms_device_has(dev, MUSEC_F16); k++) {

@@ -119,7 +119,8 @@ TEST(every_option_comes_back_bit_for_bit)
         "first",    "ema",     "stop",    "coupled",     "qk=1.2,vo=0.1,mlp=3e-17",
         "matrix=1", "1e15",    "1000000", "none",        "heavy-ball",
         "sgdm",     "rms:0.1", "0.99",    "frank-wolfe", "18446744073709551615",
-        "f16",      "bf16",    "own",
+        "f16",      "bf16",    "own",     "rows",        "elements",
+        "polar",    "sharp",   "added",   "floor",
     };
     char text[256];
     for (size_t i = 0; musec_optim_option(i, NULL, NULL) != NULL; i++) {
@@ -268,6 +269,13 @@ static void change_config(musec_optim_config *cfg, int which)
     case 17: *cfg = rig_config("spectra", "clip=hard ns-mode=paper7"); break;
     case 18: *cfg = rig_config("soft-musec", "sharpness=3"); break; /* has no polynomial */
     case 19: cfg->sharpness = 1.5; break;
+    case 20: cfg->function = MUSEC_FUNCTION_POLAR; break; /* it stores what becomes of M */
+    case 21: cfg->threshold_warmup = 5; break;
+    case 22: *cfg = rig_config("adamw", "function=soft"); break; /* it is a base itself */
+    case 23: *cfg = rig_config("sgdm", "second-moment=rows"); break;
+    case 24: *cfg = rig_config("lion", ""), cfg->base = "sgdm"; break;
+    case 25: *cfg = rig_config("muon", "threshold-warmup=5"); break; /* has no threshold */
+    case 26: cfg->second_moment = 4; break;
     default: cfg->sharpness = NAN; break;
     }
 }
@@ -275,7 +283,7 @@ static void change_config(musec_optim_config *cfg, int which)
 TEST_EACH_DEVICE(create_checks_fields_that_were_set_directly, dev)
 {
     musec_optim *opt = NULL;
-    for (int which = 0; which <= 20; which++) {
+    for (int which = 0; which <= 27; which++) {
         musec_optim_config cfg = rig_config("soft-musec", "");
         change_config(&cfg, which);
         dev->error.text[0]    = '\0';
@@ -473,6 +481,9 @@ static const char *const values_of[][3] = {
     { "alpha", "8", "1" },
     { "alpha-warmup", "0", "50" },
     { "beta3-warmup", "0", "50" },
+    { "second-beta", "0.9", "0.3" },
+    { "second-eps", "0.1", "1" },
+    { "ns-eps", "0.5", "2" },
 };
 
 /* Options that change what an optimizer reads. */
@@ -485,6 +496,11 @@ static const char *const read_by[][2] = {
     { "spectra", "base=adamw" },
     { "spectra", "base=ademamix ns-mode=accurate" },
     { "spectra", "base=signum" },
+    { "spectra", "function=polar" },
+    { "spectra", "function=hard ns-mode=fast base=adamw" },
+    { "spectra", "second-moment=rows decay-form=hyperball" },
+    { "soft-musec", "second-moment=elements" },
+    { "muon", "base=ademamix second-moment=longer" },
 };
 
 /* Are four steps the same with both values of the option? */

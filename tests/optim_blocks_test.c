@@ -190,7 +190,7 @@ TEST_EACH_DEVICE(blocks_are_updated_like_separate_parameters, dev)
     }
 }
 
-/* After the first step of an epoch the average is the weight itself. */
+/* After the first step of an epoch the average is the weight that it began from. */
 TEST_EACH_DEVICE(epoch_averages_are_read_by_block, dev)
 {
     for (size_t c = 0; c < COUNT(fused); c++) {
@@ -201,9 +201,9 @@ TEST_EACH_DEVICE(epoch_averages_are_read_by_block, dev)
         double                   want[256];
         param.blocks   = fused[c].blocks;
         param.n_blocks = fused[c].n_blocks;
-        rig whole      = rig_make_with(dev, &cfg, dtype, &param, 1, c);
-        rig_steps(&whole, 0, 1);
+        rig     whole  = rig_make_with(dev, &cfg, dtype, &param, 1, c);
         double *w = rig_weight(&whole, 0), *all = laid_out(&whole.w[0], w);
+        rig_steps(&whole, 0, 1);
         for (int64_t b = 0; b < fused[c].n_blocks; b++) {
             const musec_block *block = &fused[c].blocks[b];
             for (int64_t k = 0; k < (block->count > 0 ? block->count : 1); k++, n++) {

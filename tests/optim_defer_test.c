@@ -28,6 +28,10 @@ static const struct rule {
     { "spectra", "base=adamw ns-mode=fast" },
     { "adamw", "weight-decay=0.1" },
     { "lion", "" },
+    { "normuon", "" },
+    { "adamuon", "" },
+    { "muonh", "nesterov=yes" },
+    { "soft-musec", "ns-mode=fast second-moment=longer threshold=rms:1" },
 };
 
 /* Gradients of a step; some steps, the first among them, have a NaN or an infinity, which must not
@@ -377,7 +381,7 @@ static uint64_t check_repeats(ms_device *dev, const struct rule *rule)
 
 TEST(steps_that_repeat_become_graphs_of_the_same_bits)
 {
-    static const struct rule by_norm = { "soft-musec", "ns-mode=fast shape-rule=normuon" };
+    static const struct rule by_norm = { "soft-musec", "ns-mode=fast shape-rule=fixed-rms" };
     ms_device               *dev     = NULL;
     char                     why[256];
     if (musec_ctx_create_why(&dev, "cuda", why, sizeof why) != MUSEC_OK) SKIP("%s", why);

@@ -73,9 +73,11 @@ static const struct rule {
     const char *name, *options;
 } rules[] = {
     { "soft-musec", "lr=0.1 threshold=rms:0.8 update-scale=unit ns-mode=fast weight-decay=0.1" },
-    { "muon", "lr=0.1 shape-rule=normuon weight-decay=qk=0.2 decay-form=cautious" },
+    { "muon", "lr=0.1 shape-rule=fixed-rms weight-decay=qk=0.2 decay-form=cautious" },
     { "adam", "lr=0.01 weight-decay=mlp=0.3" },
     { "sgdm", "lr=0.1 decay-form=after weight-decay=0.5" },
+    { "normuon", "lr=0.1 weight-decay=0.2" },
+    { "muonh", "lr=0.1 second-moment=elements" },
 };
 
 /* A group is split into spans by copies of other dtypes or none, by blocks of grouped rows, by step
@@ -452,7 +454,7 @@ TEST_EACH_DEVICE(a_step_takes_a_fixed_number_of_device_calls, dev)
         { "soft-musec", "ns-mode=paper" },
         { "soft-musec", "ns-mode=paper literal=yes" },
         { "spectra", "ns-mode=paper7 decay-form=cautious weight-decay=vo=0.2" },
-        { "muon", "shape-rule=normuon" },
+        { "muon", "shape-rule=fixed-rms" },
         { "sgdm", "" },
     };
     static const musec_dtype types[] = { MUSEC_F32, MUSEC_F16, MUSEC_BF16 };

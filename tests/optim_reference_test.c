@@ -95,7 +95,8 @@ static double option_of(const ref_case *c, const char *key) /* 0: it is not ther
 
 static double bound_of(const ref_case *c, musec_dtype dtype)
 {
-    const bool   hard  = has_option(c, "clip=hard") || strcmp(c->optimizer, "musec") == 0;
+    const bool hard = has_option(c, "clip=hard") || has_option(c, "function=hard") ||
+                      strcmp(c->optimizer, "musec") == 0 || strcmp(c->optimizer, "mucon") == 0;
     const bool   exact = has_option(c, "ns-mode=exact") || (hard && !has_option(c, "ns-mode=fast"));
     const bool   accurate = has_option(c, "ns-mode=accurate");
     const double more     = accurate ? option_of(c, "ns-tol=") / option_of(c, "beta=") : 0.0;
@@ -123,13 +124,14 @@ static void check_close(replay *r, const double *got, const double *want, int64_
     r->failed++;
 }
 
-/* The state of one matrix, as float64. */
-static double *get_state(replay *r, size_t param, int64_t block, const char *state, int64_t n)
+/* The state of one matrix, as float64; that of its rows or columns is of that dtype. */
+static double *get_state(replay *r, size_t param, int64_t block, const char *state, int64_t n,
+                         musec_dtype dtype)
 {
-    const size_t bytes  = (size_t)n * ms_dtype_bytes(r->dtype);
-    void        *stored = check_alloc((size_t)n * ms_dtype_bytes(r->dtype));
+    const size_t bytes  = (size_t)n * ms_dtype_bytes(dtype);
+    void        *stored = check_alloc(bytes);
     CHECK_OK(r->dev, musec_optim_get_state(r->opt, param, block, state, stored, bytes));
-    double *out = oracle_loaded(stored, n, r->dtype);
+    double *out = oracle_loaded(stored, n, dtype);
     free(stored);
     return out;
 }
@@ -137,14 +139,16 @@ static double *get_state(replay *r, size_t param, int64_t block, const char *sta
 /* Every record "name.X" but the weights is a state. */
 static void check_states(replay *r, const char *name, int64_t n)
 {
-    static const char *const states[] = { "momentum", "m", "v", "slow" };
+    static const char *const states[] = { "momentum", "m", "v", "slow", "second" };
     for (size_t i = 0; i < COUNT(states); i++) {
         char title[80];
         snprintf(title, sizeof title, "%s.%s", name, states[i]);
         for (size_t k = 0; k < r->f.n_records; k++) {
             if (strcmp(r->f.records[k].name, title) != 0) continue;
-            double *got = get_state(r, 0, 0, states[i], n);
-            check_close(r, got, mgv_find(&r->f, title)->data, n, name, states[i], STEPS);
+            const mgv_record *want = mgv_find(&r->f, title);
+            const int64_t     has  = want->rows * want->cols;
+            double *got = get_state(r, 0, 0, states[i], has, has == n ? r->dtype : MUSEC_F64);
+            check_close(r, got, want->data, has, name, states[i], STEPS);
             free(got);
         }
     }
@@ -305,8 +309,8 @@ static void check_qk_momentum(replay *r, const qk_run *q, const double *want)
 {
     for (int64_t i = 0; i < 2; i++) {
         const int64_t n   = (i == 0 ? q->c->rows_q : q->c->rows_k) * q->cols;
-        double       *got = q->n == 1 ? get_state(r, 0, i, "momentum", n)
-                                      : get_state(r, (size_t)i, 0, "momentum", n);
+        double       *got = q->n == 1 ? get_state(r, 0, i, "momentum", n, r->dtype)
+                                      : get_state(r, (size_t)i, 0, "momentum", n, r->dtype);
         check_close(r, got, want + i * q->c->rows_q * q->cols, n, q->c->name, "momentum", STEPS);
         free(got);
     }

@@ -7,9 +7,9 @@
 
 #include "oracle.h"
 
-const char *const rig_decay_forms[] = { "decoupled", "independent",  "lr2",
-                                        "cautious",  "cautious-lr2", "coupled",
-                                        "after",     "frank-wolfe",  NULL };
+const char *const rig_decay_forms[] = { "decoupled",    "independent", "lr2",   "cautious",
+                                        "cautious-lr2", "coupled",     "after", "frank-wolfe",
+                                        "hyperball",    NULL };
 
 #define PADDING 3.25
 

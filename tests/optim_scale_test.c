@@ -316,8 +316,8 @@ TEST_EACH_DEVICE(the_momentum_stays_in_the_ball, dev)
 
 /* ---- epoch averages -------------------------------------------------------------------------- */
 
-/* Runs 12 steps, 3 epochs of 4.  The average must be the mean of the weights after the steps of one
- * epoch, the same epoch for every parameter; the running mean rounds once a step. */
+/* Runs 12 steps, 3 epochs of 4.  The average must be the mean of the weights before the steps of
+ * one epoch, the same epoch for every parameter; the running mean rounds once a step. */
 static int64_t picked_epoch(ms_device *dev, const char *name, uint64_t seed, musec_dtype dtype)
 {
     enum { EPOCHS = 3, LENGTH = 4, N = 24 };
@@ -332,13 +332,13 @@ static int64_t picked_epoch(ms_device *dev, const char *name, uint64_t seed, mus
     cfg.seed                 = seed;
     rig r                    = rig_make_with(dev, &cfg, dtype, params, 2, seed);
     for (int64_t step = 0; step < EPOCHS * LENGTH; step++) {
-        rig_step(&r, step, 1.0);
         for (size_t p = 0; p < 2; p++) {
             double *w = rig_weight(&r, p);
             for (int e = 0; e < N; e++)
                 means[p][step / LENGTH][e] += w[e] / LENGTH;
             free(w);
         }
+        rig_step(&r, step, 1.0);
     }
     for (size_t p = 0; p < 2; p++) {
         double *average = rig_state(&r, p, 0, "average", N);

@@ -97,7 +97,7 @@ TEST_EACH_DEVICE(rates_of_each_parameter_are_those_of_separate_optimizers, dev)
 
 TEST_EACH_DEVICE(rates_on_the_device_meet_what_else_divides_a_step, dev)
 {
-    static const char *const more[] = { "shape-rule=normuon", "update-scale=unit threshold=0.3",
+    static const char *const more[] = { "shape-rule=fixed-rms", "update-scale=unit threshold=0.3",
                                         "update-scale=unit threshold=rms:1", "shape-rule=keller" };
     const float              lr32   = 0.125f;
     for (size_t k = 0; k < COUNT(more); k++) {

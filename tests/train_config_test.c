@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "optim/optim.h"
 #include "scratch.h"
 #include "train_rig.h"
 
@@ -204,7 +205,8 @@ TEST(fields_are_checked_together)
         { "cap-scale", "0", "cap_scale is 0" },
         { "width", "8", NULL }, /* narrower than the gates that are not there */
         { "ns-mode", "fast", "ns-mode" },
-        { "base", "adamw", "base is" },
+        { "base", "adamw", NULL },
+        { "threshold-warmup", "5", "threshold-warmup" }, /* there is no threshold */
     };
     for (size_t i = 0; i < COUNT(bad); i++) {
         ms_train_config cfg = train_config("nano", "muon", NULL);
@@ -291,6 +293,25 @@ TEST(nanogpt_files_imply_the_gpt2_tokenizer)
     }
 }
 
+/* The preset computes clips another way, and begins some weights at zero. */
+TEST(compositions_replace_what_a_preset_has_for_others)
+{
+    char            notes[MS_CONFIG_NOTES];
+    ms_train_config cfg = train_config("pico", "spectra", NULL);
+    train_set(&cfg, "function", "polar");
+    ms_train_config_resolve(&cfg, is_among, "function", notes);
+    CHECK(cfg.optim.ns_mode == MUSEC_NS_PAPER && strstr(notes, "ns-mode paper") != NULL, "%s",
+          notes);
+    cfg = train_config("pico", "muonh", NULL);
+    ms_train_config_resolve(&cfg, is_among, "init-down", notes);
+    CHECK(cfg.model.init_out == 0.5 && cfg.model.init_down == 0.0, "%s", notes);
+    CHECK(strstr(notes, "init-out is 0.5") != NULL && strstr(notes, "init-down") == NULL, "%s",
+          notes);
+    cfg = train_config("pico", "muon", NULL);
+    ms_train_config_resolve(&cfg, is_among, "", notes);
+    CHECK(cfg.model.init_out == 0.0 && notes[0] == '\0', "%s", notes);
+}
+
 /* ---- differences ----------------------------------------------------------------------------- */
 
 TEST(each_single_change_is_found)
@@ -313,13 +334,17 @@ TEST(each_single_change_is_found)
     }
 }
 
-/* A field that is part of the key only where it is set needs a default to compare with, and only
- * changes that a resumed run may make are recorded. */
+/* A field that is part of the key only where it is set needs a default to compare with, its own or
+ * that of the optimizer, and only changes that a resumed run may make are recorded. */
 TEST(flags_of_fields_are_consistent)
 {
-    ms_train_field f;
+    const musec_optim_config own = train_config("nano", "muon", NULL).optim;
+    ms_train_field           f;
+    char                     text[256];
     for (size_t i = 0; ms_train_field_at(i, &f); i++) {
-        CHECK((f.flags & MS_FIELD_KEYED_IF_SET) == 0 || f.initial != NULL, "%s", f.name);
+        CHECK((f.flags & MS_FIELD_KEYED_IF_SET) == 0 || f.initial != NULL ||
+                  ms_optim_config_get(&own, f.name, text, sizeof text) == MUSEC_OK,
+              "%s", f.name);
         CHECK((f.flags & MS_FIELD_RECORDED) == 0 || (f.flags & MS_FIELD_RESUMABLE) != 0, "%s",
               f.name);
     }

@@ -228,7 +228,8 @@ typedef struct musec_clip_config { /* fill with musec_clip_config_init(), then c
     double      threshold;         /* D > 0 [1]; not used by polar and ns5 */
     double      tol;       /* ...accurate: relative error of the gain, 1e-12..0.5 [1e-3]; with
                                       operands of 16 bits rounding comes on top */
-    const char *coeffs;    /* ns5: "keller" or "polar-express" ["keller"] */
+    const char *coeffs;    /* ns5: "keller", "polar-express", "cans", "you", "turbo" or "cubic"
+                              ["keller"] */
     int32_t     literal;   /* ssc: not 0 = the paper's own order of 3K products [0] */
     int32_t     operands;  /* the musec_dtype that operands of products are rounded to, bf16
                                       or f16, for float32 input; 0: they are not [0] */

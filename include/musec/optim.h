@@ -97,7 +97,14 @@ typedef enum musec_ns_mode {
     MUSEC_NS_ACCURATE,
     MUSEC_NS_EXACT,
 } musec_ns_mode;
-typedef enum musec_ns_coeffs { MUSEC_COEFFS_KELLER, MUSEC_COEFFS_POLAR_EXPRESS } musec_ns_coeffs;
+typedef enum musec_ns_coeffs {
+    MUSEC_COEFFS_KELLER,
+    MUSEC_COEFFS_POLAR_EXPRESS,
+    MUSEC_COEFFS_CANS,
+    MUSEC_COEFFS_YOU,
+    MUSEC_COEFFS_TURBO,
+    MUSEC_COEFFS_CUBIC,
+} musec_ns_coeffs;
 typedef enum musec_decay_form {
     MUSEC_DECAY_DECOUPLED,    /* W <- (1 - lr wd) W, lr without the shape factor */
     MUSEC_DECAY_INDEPENDENT,  /* W <- (1 - wd) W */
@@ -107,15 +114,19 @@ typedef enum musec_decay_form {
     MUSEC_DECAY_COUPLED,      /* G <- G + wd W */
     MUSEC_DECAY_AFTER,        /* as decoupled, but of the weight that the step has moved */
     MUSEC_DECAY_FRANK_WOLFE,  /* W <- (1 - lr) W, whatever wd is */
+    /* W <- |W|_F times the direction of W - lr |W|_F U / |U|_F, whatever wd and the factors on the
+     * update are */
+    MUSEC_DECAY_HYPERBALL,
 } musec_decay_form;
 /* The factor on the update U of an m x n matrix. */
 typedef enum musec_shape_rule {
     MUSEC_SHAPE_NONE,
-    MUSEC_SHAPE_KELLER,    /* sqrt(max(1, m / n)) */
-    MUSEC_SHAPE_MOONLIGHT, /* 0.2 sqrt(max(m, n)) */
-    MUSEC_SHAPE_MUP,       /* sqrt(m / n) */
-    MUSEC_SHAPE_RMS,       /* sqrt(max(m, n)) */
-    MUSEC_SHAPE_NORMUON,   /* 0.2 sqrt(m n) / |U|_F: an RMS of 0.2 */
+    MUSEC_SHAPE_KELLER,                          /* sqrt(max(1, m / n)) */
+    MUSEC_SHAPE_MOONLIGHT,                       /* 0.2 sqrt(max(m, n)) */
+    MUSEC_SHAPE_MUP,                             /* sqrt(m / n) */
+    MUSEC_SHAPE_RMS,                             /* sqrt(max(m, n)) */
+    MUSEC_SHAPE_FIXED_RMS,                       /* 0.2 sqrt(m n) / |U|_F: an RMS of 0.2 */
+    MUSEC_SHAPE_NORMUON = MUSEC_SHAPE_FIXED_RMS, /* its name before */
 } musec_shape_rule;
 typedef enum musec_momentum_form {
     MUSEC_MOMENTUM_EMA,   /* M <- (1 - beta) M + beta G */
@@ -123,6 +134,24 @@ typedef enum musec_momentum_form {
 } musec_momentum_form;
 typedef enum musec_momentum_init { MUSEC_INIT_FIRST, MUSEC_INIT_ZERO } musec_momentum_init;
 typedef enum musec_momentum_dtype { MUSEC_MOMENTUM_OWN, MUSEC_MOMENTUM_BF16 } musec_momentum_dtype;
+/* What the singular values of the update direction become; `auto`: what the optimizer's name says.
+ * sharp is soft with a sharpness of 4, unless that is set. */
+typedef enum musec_function {
+    MUSEC_FUNCTION_AUTO,
+    MUSEC_FUNCTION_POLAR,
+    MUSEC_FUNCTION_SOFT,
+    MUSEC_FUNCTION_SHARP,
+    MUSEC_FUNCTION_HARD,
+} musec_function;
+/* What the update is divided by after that, and scaled back to the Frobenius norm that it had. */
+typedef enum musec_second_moment {
+    MUSEC_SECOND_NONE,
+    MUSEC_SECOND_ROWS,     /* the RMS of each row over time */
+    MUSEC_SECOND_LONGER,   /* that of each row, or of each column if m < n */
+    MUSEC_SECOND_ELEMENTS, /* that of each element */
+} musec_second_moment;
+/* Where ns_eps is: M / (|M|_F + eps), or M / max(|M|_F, eps). */
+typedef enum musec_eps_form { MUSEC_EPS_ADDED, MUSEC_EPS_FLOOR } musec_eps_form;
 typedef enum musec_nonfinite {
     MUSEC_NONFINITE_STOP,
     MUSEC_NONFINITE_SKIP,
@@ -136,7 +165,7 @@ typedef struct musec_optim_config {
     uint32_t    size; /* sizeof in the caller */
     int32_t     ns_iters;
     const char *name; /* the registry row, set by init; static storage */
-    const char *base; /* spectra: the optimizer whose update is clipped */
+    const char *base; /* the base optimizer, whose update the function is applied to */
     double      lr;
     double      beta; /* weighs the NEW gradient: M <- (1 - beta) M + beta G */
     double      threshold;
@@ -166,8 +195,16 @@ typedef struct musec_optim_config {
     int32_t     operands; /* the musec_dtype that operands of the operators' products are rounded
                              to, f32, bf16 or f16, for float32 weights; 0: f16 on a GPU, else f32 */
     int32_t     momentum_dtype; /* own: the weight's; bf16: of float32 weights, rounded at random */
-    double sharpness; /* of the clip: 2 soft, 4, 8, 16, 32, INFINITY hard; with ns_mode exact any
+    double  sharpness; /* of the clip: 2 soft, 4, 8, 16, 32, INFINITY hard; with ns_mode exact any
                               from 2 on; 0: as the optimizer's name and `clip` say */
+    int32_t function;  /* musec_function */
+    int32_t second_moment;    /* musec_second_moment */
+    double  second_beta;      /* of its average; 0: 0.95 */
+    double  second_eps;       /* added to its root; 0: 1e-10 */
+    double  ns_eps;           /* of the norm that Newton-Schulz steps begin with; 0: 1e-7 */
+    int64_t threshold_warmup; /* steps in which D is divided by lr_scale, so that lr D stays */
+    int32_t ns_eps_form;      /* musec_eps_form */
+    int32_t reserved;         /* 0 */
 } musec_optim_config;
 
 /* sizeof in version 0.1: the least that is taken. */

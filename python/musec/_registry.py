@@ -64,6 +64,14 @@ class OptimConfig(c.Structure):
         ("operands", c.c_int32),
         ("momentum_dtype", c.c_int32),
         ("sharpness", c.c_double),
+        ("function", c.c_int32),
+        ("second_moment", c.c_int32),
+        ("second_beta", c.c_double),
+        ("second_eps", c.c_double),
+        ("ns_eps", c.c_double),
+        ("threshold_warmup", c.c_int64),
+        ("ns_eps_form", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -192,7 +200,7 @@ def _coefficients(value: Any) -> str:
     if known is None:
         raise L.InvalidArgument(
             f"ns_coefficients are {tuple(value)}; Muon's own (3.4445, -4.775, 2.0315), "
-            '"keller" and "polar-express" are built in'
+            '"keller", "polar-express", "cans", "you", "turbo" and "cubic" are built in'
         )
     return known
 
@@ -226,7 +234,7 @@ def keywords() -> dict[str, Keyword]:
             ("shape-rule",),
             _shape_rule,
             "factor on the rate by the shape: original, match_rms_adamw, spectral_unclamped, rms, "
-            "normuon, none",
+            "fixed-rms, none",
         ),
         "ns-iters": Keyword("ns_steps", ("ns-iters",), _number, by_key["ns-iters"].help),
         "ns-coeffs": Keyword(
@@ -256,9 +264,8 @@ def _from_text(keyword: str, value: Any) -> Any:
 
 def _ever_reads(optimizer: str, key: str, by_key: Mapping[str, Option]) -> bool:
     """Whether some setting of the other options makes this optimizer read an option."""
-    chooses_base = reads(new_config(optimizer), "clip")
-    for chosen in ("ns-mode", "base", "clip"):
-        if chosen == "base" and not chooses_base:
+    for chosen in ("ns-mode", "second-moment", "clip", *COMPOSING):
+        if chosen in COMPOSING and not composes(optimizer):
             continue
         for value in by_key[chosen].values:
             config = new_config(optimizer)
@@ -268,6 +275,14 @@ def _ever_reads(optimizer: str, key: str, by_key: Mapping[str, Option]) -> bool:
     return False
 
 
+# Parts that one class, Spectra, puts together in any way; the others have their own.
+COMPOSING = ("base", "function")
+
+
+def composes(optimizer: str) -> bool:
+    return reads(new_config(optimizer), "clip")
+
+
 def defaults(optimizer: str) -> dict[str, Any]:
     """The arguments of an optimizer's class with the library's defaults."""
     config = new_config(optimizer)
@@ -275,7 +290,7 @@ def defaults(optimizer: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for keyword in keywords().values():
         used = [key for key in keyword.keys if _ever_reads(optimizer, key, by_key)]
-        if not used or keyword.name == "base" and not reads(config, "clip"):
+        if not used or keyword.name in COMPOSING and not composes(optimizer):
             continue
         values = tuple(default_of(config, by_key[key]) for key in used)
         value = values if keyword.name == "betas" else values[0]
@@ -308,6 +323,11 @@ _SPELLINGS = {
     "sgdm": "SGDM",
     "adamw": "AdamW",
     "ademamix": "AdEMAMix",
+    "normuon": "NorMuon",
+    "adamuon": "AdaMuon",
+    "muonh": "MuonH",
+    "mucon": "MuCon",
+    "softmuon": "SoftMuon",
 }
 
 

@@ -44,13 +44,25 @@ def polar(x):
     return u @ v
 
 
-def quintic(x, steps=5, abc=(3.4445, -4.7750, 2.0315)):
+KELLER = [(3.4445, -4.7750, 2.0315)]
+POLAR_EXPRESS = [
+    (8.156554524902461, -22.48329292557795, 15.878769915207462),
+    (4.042929935166739, -2.808917465908714, 0.5000178451051316),
+    (3.8916678022926607, -2.772484153217685, 0.5060648178503393),
+    (3.285753657755655, -2.3681294933425376, 0.46449024233003106),
+    (2.3465413258596377, -1.7097828382687081, 0.42323551169305323),
+]
+
+
+def quintic(x, steps, name, eps, floor):
     """Muon's Newton-Schulz steps."""
     if x.shape[0] > x.shape[1]:
-        return quintic(x.T, steps, abc).T
-    a, b, c = abc
-    x = x / (x.norm() + 1e-7)
-    for _ in range(steps):
+        return quintic(x.T, steps, name, eps, floor).T
+    triples, factor = (POLAR_EXPRESS, 1.02) if name == "polar-express" else (KELLER, 1.0)
+    norm = factor * x.norm()
+    x = x / (norm.clamp(min=eps) if floor else norm + eps)
+    for k in range(steps):
+        a, b, c = triples[min(k, len(triples) - 1)]
         g = x @ x.T
         x = a * x + (b * g + c * g @ g) @ x
     return x
@@ -63,7 +75,20 @@ def shape_factor(rule, m, n):
         "match_rms_adamw": 0.2 * math.sqrt(max(m, n)),
         "spectral_unclamped": math.sqrt(m / n),
         "rms": math.sqrt(max(m, n)),
+        "fixed-rms": 0.2 * math.sqrt(m * n),
     }[rule]
+
+
+# Those that orthogonalize, with the base that they do it to.
+ORTHOGONAL = {
+    "muon": "sgdm",
+    "muonclip": "sgdm",
+    "normuon": "sgdm",
+    "adamuon": "sgdm",
+    "scion": "sgdm",
+    "muonh": "sgdm",
+    "muon2": "adamw",
+}
 
 
 class Reference:
@@ -73,6 +98,7 @@ class Reference:
         self.name, self.o = name, options
         self.w = weight.detach().double().clone()
         self.state = [torch.zeros_like(self.w) for _ in range(3)]
+        self.second = 0.0
         self.t = 0
 
     # ---- base optimizers: the update direction, and the new state ----
@@ -131,6 +157,30 @@ class Reference:
             return hard(x, d)
         return soft(x, d) if mode == "exact" else ssc(x, d, self.o["ns_steps"])
 
+    def polar(self, x):
+        o = self.o
+        if o["ns_mode"] == "exact":
+            return polar(x)
+        name = o["ns_coefficients"]
+        name = name if isinstance(name, str) else "keller"
+        return quintic(x, o["ns_steps"], name, o["ns_eps"] or 1e-7, o["ns_eps_form"] == "floor")
+
+    def divide(self, u):
+        """By the second moment of rows, columns or elements, with the norm kept."""
+        o = self.o
+        kind = o.get("second_moment", "none")
+        if kind == "none":
+            return u
+        b, eps = o["second_beta"] or 0.95, o["second_eps"] or 1e-10
+        if kind == "elements":
+            mean = u * u
+        else:
+            by_row = kind == "rows" or u.shape[0] >= u.shape[1]
+            mean = (u * u).mean(dim=1 if by_row else 0, keepdim=True)
+        self.second = b * self.second + (1 - b) * mean
+        out = u / (torch.sqrt(self.second) + eps)
+        return out * (u.norm() / out.norm())
+
     def step(self, g):
         o, w, name = self.o, self.w, self.name
         self.t += 1
@@ -139,24 +189,32 @@ class Reference:
         if o["decay_form"] == "coupled":
             g = g + wd * w
         d = 1.0
+        function = o.get("function", "auto")
         if name in ("musec", "soft-musec"):
             m = self.momentum(g)
             d = self.threshold(m)
             self.state[0] = u = self.clip(m, d, name == "musec")
             if o["nesterov"]:
                 u = self.clip(self.look_ahead(u, g), d, name == "musec")
-        elif name == "spectra":
-            x = self.direction(o["base"], g)
+        elif name in ORTHOGONAL or (name == "spectra" and function == "polar"):
+            u = self.polar(self.direction(o.get("base", ORTHOGONAL.get(name)), g))
+        elif name in ("spectra", "mucon", "softmuon"):
+            x = self.direction(o.get("base", "sgdm"), g)
             d = self.threshold(x)
-            u = self.clip(x, d, o["clip"] == "hard")
-        elif name in ("muon", "muonclip"):
-            x = self.direction("sgdm", g)
-            u = polar(x) if o["ns_mode"] == "exact" else quintic(x, o["ns_steps"])
+            hard_one = o["clip"] == "hard" if function == "auto" and name == "spectra" else False
+            u = self.clip(x, d, hard_one or function == "hard" or name == "mucon")
         else:
             u = self.direction({"adam": "adamw"}.get(name, name), g)
+        u = self.divide(u)
+        if o["decay_form"] == "hyperball":
+            moved = w - lr * w.norm() * u / u.norm()
+            self.w = w.norm() * moved / moved.norm()
+            return
         if o.get("update_scale") == "unit":
             u = u / d
         f = shape_factor(o["adjust_lr_fn"], *w.shape)
+        if o["adjust_lr_fn"] == "fixed-rms":
+            f = f / float(u.norm())
         self.apply(u, f, lr, wd)
 
     def apply(self, u, f, lr, wd):

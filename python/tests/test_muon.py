@@ -64,6 +64,7 @@ OPTIONS = [
     {"lr": 0.02, "weight_decay": 0.3, "adjust_lr_fn": "match_rms_adamw"},
     {"lr": 0.02, "ns_steps": 3, "adjust_lr_fn": "original"},
     {"lr": 0.02, "adjust_lr_fn": "spectral_unclamped"},
+    {"lr": 0.02, "eps": 4.0},  # the norms of the smallest matrix are below
 ]
 
 
@@ -144,6 +145,6 @@ def test_refuses_others():
     with pytest.raises(ValueError, match="SGD"):
         mt.from_torch_muon(torch.optim.SGD([torch.nn.Parameter(torch.ones(2, 2))], lr=0.1))
     with pytest.raises(ValueError, match="eps"):
-        mt.Muon([torch.nn.Parameter(torch.ones(2, 2))], eps=1e-3)
+        mt.Muon([torch.nn.Parameter(torch.ones(2, 2))], eps=-1e-3)
     with pytest.raises(ValueError, match="ns_coefficients"):
         mt.Muon([torch.nn.Parameter(torch.ones(2, 2))], ns_coefficients=(1.0, 2.0, 3.0))

@@ -1,4 +1,4 @@
-"""Ten steps of every optimizer on a CPU, against the reference and the golden trajectories."""
+"""Fifty steps of every optimizer on a CPU, against the reference, and the golden trajectories."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from conftest import ROOT  # noqa: E402
 from reference import Reference  # noqa: E402
 
 SHAPES = [(8, 12), (12, 8), (10, 10), (1, 7), (7, 1)]
-STEPS = 10
+STEPS = 50
 
 # Both sides are float64 and differ in the order of their operations.  An SVD or an iteration errs by
 # some 1e-14 of its input, a step adds lr times that, and the polar factor divides it by the smallest
-# singular value of the momentum, 1e-3 of the largest here: 10 steps stay below 1e-10.
-F64 = 1e-10
-# The same steps of float32, whose unit is 6e-8: times that 1e3, times 10 steps, times lr = 0.05.
-F32 = 3e-5
+# singular value of the momentum, 1e-3 of the largest here: 50 steps stay below 1e-9.
+F64 = 1e-9
+# The same of float32, whose unit is 6e-8: times that 1e3, times 10 steps, times lr = 0.05.
+F32, STEPS_F32 = 3e-5, 10
 
 CASES: dict[str, list[dict]] = {
     "musec": [
@@ -56,8 +56,30 @@ CASES: dict[str, list[dict]] = {
     "signum": [{}, {"nesterov": True}],
     "ademamix": [{"betas": (0.9, 0.99, 0.995), "alpha": 3.0}],
     "lion": [{}],
+    "normuon": [
+        {},
+        {"second_moment": "longer", "second_beta": 0.9, "decay_form": "decoupled"},
+        {"ns_coefficients": "keller", "adjust_lr_fn": "fixed-rms", "decay_form": "decoupled"},
+    ],
+    "adamuon": [{}, {"ns_mode": "exact", "second_beta": 0.9}],
+    "muon2": [{}, {"betas": (0.8, 0.95)}],
+    "scion": [{}, {"weight_decay": 0.5}],
+    "muonh": [{}, {"second_moment": "rows"}],
+    "mucon": [{}, {"threshold": 0.3, "nesterov": True}],
+    "softmuon": [{}, {"ns_mode": "exact", "threshold": 0.3}],
 }
+# Compositions of parts.
+for _kind in ("rows", "longer", "elements"):
+    CASES["soft-musec"].append({"second_moment": _kind})
+    CASES["musec"].append({"second_moment": _kind, "nesterov": True})
+for _base in ("sgdm", "adamw", "ademamix"):
+    CASES["spectra"].append({"base": _base, "function": "polar", "second_moment": "rows"})
+    CASES["spectra"].append({"base": _base, "function": "hard", "decay_form": "hyperball"})
+CASES["muon"].append({"ns_eps": 0.5, "ns_eps_form": "floor"})
+CASES["muon"].append({"ns_eps": 0.5, "ns_eps_form": "added"})
+
 DECAYS = ["decoupled", "independent", "lr2", "cautious", "coupled", "after", "frank-wolfe"]
+DECAYS += ["hyperball"]
 
 
 def gradients(shape, steps=STEPS):
@@ -65,7 +87,7 @@ def gradients(shape, steps=STEPS):
     return [torch.randn(shape, generator=g, dtype=torch.float64) for _ in range(steps)]
 
 
-def compare(name, options, dtype, tolerance):
+def compare(name, options, dtype, tolerance, steps=STEPS):
     cls = getattr(mt, R.class_name(name))
     settings = {"lr": 0.05, "weight_decay": 0.1, **options}
     weights = [torch.nn.Parameter(gradients(shape, 1)[0].to(dtype)) for shape in SHAPES]
@@ -74,9 +96,10 @@ def compare(name, options, dtype, tolerance):
     optimizer = cls(weights, **{**cls.library_defaults, **settings})
     group = dict(optimizer.param_groups[0])
     references = [Reference(name, w, group) for w in weights]
-    for t in range(STEPS):
+    given = {w: gradients(tuple(w.shape), steps) for w in weights}
+    for t in range(steps):
         for w, r in zip(weights, references):
-            g = gradients(tuple(w.shape))[t].to(dtype)
+            g = given[w][t].to(dtype)
             w.grad = g
             r.step(g)
         optimizer.step()
@@ -96,7 +119,7 @@ def test_reference(name, options):
 def test_reference_f32(name):
     """Signs of nearly zero entries may flip in float32: those two are left to float64."""
     options = {k: v for k, v in CASES[name][0].items()}
-    compare(name, options, torch.float32, F32)
+    compare(name, options, torch.float32, F32, STEPS_F32)
 
 
 @pytest.mark.parametrize("form", DECAYS)

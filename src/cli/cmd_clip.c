@@ -41,7 +41,7 @@ static const ms_option options[] = {
     { "sharpness", MS_OPT_STR, AT(sharpness), "X|hard",
       "sharp, sharp-fast, sharp-accurate: how sharply the clip bends at D: 2 is soft; 4, 8, 16, "
       "32, hard, and of sharp any number from 2 on [4]" },
-    { "coeffs", MS_OPT_CHOICE, AT(coeffs), "keller|polar-express",
+    { "coeffs", MS_OPT_CHOICE, AT(coeffs), MS_QUINTIC_LISTS,
       "ns5: coefficients of the Newton-Schulz steps [keller]" },
     { "literal", MS_OPT_FLAG, AT(literal), NULL,
       "ssc: multiply in the paper's own order, which is slower" },

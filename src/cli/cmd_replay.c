@@ -367,10 +367,7 @@ done:
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static int clips(const struct job *j)
-{
-    return ms_optimizer_find(j->config.name)->family == MS_FAMILY_CLIPPING;
-}
+static int clips(const struct job *j) { return ms_spectral_clips(ms_optim_function(&j->config)); }
 
 static musec_status print_text(ms_error *error, const struct job *j, FILE *to)
 {

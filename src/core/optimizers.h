@@ -1,9 +1,10 @@
 /* optimizers.h - the registry of optimizers: everything that is known of one is its row.
  *
- * An optimizer is a base optimizer that computes an update direction, and a spectral function that
- * is applied to the singular values of that direction.  The optimizer library, the trainer's
- * presets, the theory and the reports all read these rows; no other file lists optimizers.  A new
- * optimizer is a row here and, if its update direction is new, a function in
+ * An optimizer is a base optimizer that computes an update direction, a spectral function that is
+ * applied to the singular values of that direction, and options with defaults of its own: what the
+ * update is divided by, how weights decay, the factor of a shape.  The optimizer library, the
+ * trainer's presets, the theory and the reports all read these rows; no other file lists
+ * optimizers.  A new optimizer is a row here and, if its update direction is new, a function in
  * optim/base_optimizers.c. */
 #ifndef MS_CORE_OPTIMIZERS_H
 #define MS_CORE_OPTIMIZERS_H
@@ -42,6 +43,14 @@ enum {
     MS_MARKER_DIAMOND,
     MS_MARKER_OPEN_PENTAGON,
     MS_MARKER_PENTAGON,
+    MS_MARKER_OPEN_STAR,
+    MS_MARKER_STAR,
+    MS_MARKER_OPEN_HEXAGON,
+    MS_MARKER_HEXAGON,
+    MS_MARKER_OPEN_HOURGLASS,
+    MS_MARKER_HOURGLASS,
+    MS_MARKER_OPEN_PLUS,
+    MS_MARKER_PLUS,
 };
 
 typedef struct ms_optimizer {
@@ -49,14 +58,14 @@ typedef struct ms_optimizer {
     const char         *title;       /* as tables and figures spell it */
     const char         *description; /* one line of --help */
     ms_optimizer_family family;
-    const char         *base; /* the base optimizer; NULL: the option `base` chooses it */
-    /* With a base that is chosen, the option `clip` chooses between hard and soft clipping. */
-    ms_spectral_fn spectral_fn;
-    bool           stores_clipped_momentum; /* else the momentum is stored as it was averaged */
-    bool           qk_clip;                 /* shrinks W_q and W_k of heads with large logits */
+    const char         *base; /* the base optimizer, unless the option `base` names another; NULL:
+                                 that option alone names it, and `clip` says which clip it is */
+    ms_spectral_fn      spectral_fn; /* unless the option `function` names another */
+    bool stores_clipped_momentum;    /* else the momentum is stored as it was averaged */
+    bool qk_clip;                    /* shrinks W_q and W_k of heads with large logits */
     struct {
         const char *option, *value;
-    } defaults[2];   /* of options, where they are its own; an option of NULL ends the list */
+    } defaults[8];   /* of options, where they are its own; an option of NULL ends the list */
     double train_lr; /* the default of `musec train`; 0: the lr of the preset */
     struct {
         const char *color;  /* "#0072b2" */

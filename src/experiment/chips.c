@@ -10,6 +10,7 @@
 
 #include "core/optimizers.h"
 #include "experiment/estimate.h"
+#include "optim/optim.h"
 
 enum { SIZES = 3 };
 enum { PAPER, FAST, ACCURATE, MUON, SGDM, ADAMW, STEPS }; /* optimizers that were measured */
@@ -108,18 +109,18 @@ static double between(const struct chip *c, double width, int step)
 /* The row of `ms` for the optimizer of a config; -1: it was not measured. */
 static int step_of(const ms_train_config *cfg)
 {
-    const ms_optimizer *row      = ms_optimizer_find(cfg->optim.name);
-    char                mode[32] = "", clip[32] = "", base[32] = "";
+    const ms_optimizer  *row      = ms_optimizer_find(cfg->optim.name);
+    const ms_spectral_fn fn       = ms_optim_function(&cfg->optim);
+    char                 mode[32] = "";
 
     (void)ms_train_config_get(cfg, "ns_mode", mode, sizeof mode);
-    (void)ms_train_config_get(cfg, "clip", clip, sizeof clip);
-    (void)ms_train_config_get(cfg, "base", base, sizeof base);
     if (strcmp(cfg->optim.name, "adamw") == 0) return ADAMW;
     if (strcmp(cfg->optim.name, "sgdm") == 0) return SGDM;
-    if (strcmp(row->base != NULL ? row->base : base, MEASURED_BASE) != 0) return -1;
-    if (row->spectral_fn == MS_SPECTRAL_POLAR) return MUON;
-    if (row->spectral_fn != MS_SPECTRAL_SOFT_CLIP) return -1;
-    if (row->base == NULL && clip[0] != '\0' && strcmp(clip, "soft") != 0) return -1;
+    if (strcmp(cfg->optim.base, MEASURED_BASE) != 0 || row->spectral_fn == MS_SPECTRAL_NONE ||
+        cfg->optim.second_moment != MUSEC_SECOND_NONE)
+        return -1;
+    if (fn == MS_SPECTRAL_POLAR) return MUON;
+    if (fn != MS_SPECTRAL_SOFT_CLIP) return -1;
     if (strcmp(mode, "fast") == 0) return FAST;
     if (strcmp(mode, "accurate") == 0) return ACCURATE;
     return strcmp(mode, "paper") == 0 ? PAPER : -1;

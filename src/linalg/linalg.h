@@ -177,9 +177,11 @@ typedef struct ms_quintic_list {
     const ms_quintic *step; /* the last one repeats for further steps */
     int               n_steps;
     double            norm_factor, eps; /* X starts as M / (norm_factor |M|_F + eps) */
-    int               fused; /* steps that large matrices may take at a time in f16: 2 or 3 */
+    int  fused; /* steps that large matrices may take at a time in f16; at most 2 elsewhere */
+    bool eps_is_floor; /* or as M / max(norm_factor |M|_F, eps) */
 } ms_quintic_list;
 
+#define MS_QUINTIC_LISTS "keller|polar-express|cans|you|turbo|cubic"
 const ms_quintic_list *ms_quintic_list_find(const char *name); /* NULL: unknown */
 /* The most steps that are taken at a time for r x n matrices, r <= n; that takes one r x r matrix
  * more than there are steps. */

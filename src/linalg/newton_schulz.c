@@ -1,6 +1,7 @@
 /* newton_schulz.c - Muon's quintic Newton-Schulz steps towards the polar factor.
  *
- * From X = M / (f |M|_F + eps), transposed so that rows <= cols, each step is
+ * From X = M / (f |M|_F + eps), or M / max(f |M|_F, eps), transposed so that rows <= cols, each
+ * step is
  *     A = X X^T,   X <- (a I + b A + c A^2) X,
  * which maps every singular value by x <- a x + b x^3 + c x^5.  The coefficients are chosen to
  * raise small singular values fast, not to converge: five of Keller Jordan's steps leave them
@@ -34,6 +35,7 @@
  *     most for 64 such spectra of r = 256, and 1.3e-2 for single steps.
  *   - With r = 64 that is 3.6e-2, and with polar-express, whose first slope is 8.2, 5.9e-2 for
  *     r = 256.  Those go in pairs.  So does bf16, which has no digits to spare.
+ *   - The other lists take single steps: two of cans at a time err by up to 3.9e-2 in f16.
  *   - Four or five at once, or two before three, fail on some spectra, as do A P and Q mirrored. */
 #include <assert.h>
 #include <math.h>
@@ -53,9 +55,39 @@ static const ms_quintic polar_express[] = {
     { 2.3465413258596377, -1.7097828382687081, 0.42323551169305323 },
 };
 
+/* Chebyshev-optimized (arXiv 2506.10935).  They diverge above 1 too, hence a norm_factor. */
+static const ms_quintic cans[] = {
+    { 8.4703, -25.1081, 18.6293 }, { 4.1828, -3.1087, 0.5806 }, { 3.9619, -2.9541, 0.5630 },
+    { 3.2866, -2.4647, 0.5074 },   { 2.2737, -1.6447, 0.4162 },
+};
+
+/* Jiacheng You's, which leave values from 0.978 to 1.032 where they begin from 0.01 on. */
+static const ms_quintic you[] = {
+    { 4.0848, -6.8946, 2.9270 }, { 3.9505, -6.3029, 2.6377 }, { 3.7418, -5.5913, 2.3037 },
+    { 2.8769, -3.1427, 1.2046 }, { 2.8366, -3.0525, 1.2012 },
+};
+
+/* Of Turbo-Muon (arXiv 2512.04632): four steps, for input whose norm is near 1. */
+static const ms_quintic turbo[] = {
+    { 4.6051, -9.6552, 5.6769 },
+    { 4.7505, -6.0861, 2.1790 },
+    { 2.7763, -2.3190, 0.5523 },
+    { 2.4231, -2.2861, 0.8193 },
+};
+
+/* Without a fifth power (arXiv 2606.00371). */
+static const ms_quintic cubic[] = {
+    { 3.3656576, -3.3420992, 0.0 }, { 2.5744352, -1.4957376, 0.0 }, { 2.5368962, -1.4312570, 0.0 },
+    { 2.4418906, -1.2764040, 0.0 }, { 2.2230472, -0.9630650, 0.0 },
+};
+
 static const ms_quintic_list lists[] = {
-    { "keller", keller, COUNT(keller), 1.0, 1e-7, 3 },
-    { "polar-express", polar_express, COUNT(polar_express), 1.02, 1e-7, 2 },
+    { "keller", keller, COUNT(keller), 1.0, 1e-7, 3, false },
+    { "polar-express", polar_express, COUNT(polar_express), 1.02, 1e-7, 2, false },
+    { "cans", cans, COUNT(cans), 1.01, 1e-7, 1, false },
+    { "you", you, COUNT(you), 1.0, 1e-7, 1, false },
+    { "turbo", turbo, COUNT(turbo), 1.0, 1e-7, 1, false },
+    { "cubic", cubic, COUNT(cubic), 1.0, 1e-7, 1, false },
 };
 
 const ms_quintic_list *ms_quintic_list_find(const char *name)
@@ -70,7 +102,8 @@ int ms_newton_schulz_fused(const ms_quintic_list *list, musec_dtype compute_dtyp
 {
     enum { LARGE = 256 };
     if (!ms_is_16bit(compute_dtype) || n < 2 * r) return 1;
-    return compute_dtype == MUSEC_F16 && r >= LARGE ? list->fused : 2;
+    if (compute_dtype == MUSEC_F16 && r >= LARGE) return list->fused;
+    return list->fused < 2 ? list->fused : 2;
 }
 
 /* Gives the length of the next fused group: all groups have the same length, but for one step, and
@@ -126,9 +159,10 @@ static musec_status begin(ms_device *d, ms_scaled_mat scaled, const ms_quintic_l
         TRY(ms_scratch_vec(d, in.count, &scale));
         TRY(op->sumsq(d, in, scale));
         TRY(ms_scalar_inv_norm(d,
-                               (ms_inv_norm_nums){ .sumsq  = ms_each(scale),
-                                                   .factor = ms_const(list->norm_factor),
-                                                   .eps    = ms_const(list->eps) },
+                               (ms_inv_norm_nums){ .sumsq    = ms_each(scale),
+                                                   .factor   = ms_const(list->norm_factor),
+                                                   .eps      = ms_const(list->eps),
+                                                   .is_floor = ms_const(list->eps_is_floor) },
                                (ms_inv_norm_vecs){ scale }));
         if (keeps_layout) {
             TRY(op->prescale(d, in, scale, i->buffer[0], &i->x));
@@ -222,10 +256,11 @@ static musec_status first_gram(ms_device *d, const ms_quintic_list *list, int n,
     k.scale = scale;
     TRY(gram(d, i, gram_scale, trace, none));
     TRY(ms_scalar_quintic_coefs(d,
-                                (ms_quintic_coefs_nums){ .eps          = ms_const(list->eps),
-                                                         .gram_scale   = ms_const(gram_scale),
-                                                         .out_scale    = ms_const(out_scale),
-                                                         .ap_scale     = ms_const(ap_scale),
+                                (ms_quintic_coefs_nums){ .eps        = ms_const(list->eps),
+                                                         .is_floor   = ms_const(list->eps_is_floor),
+                                                         .gram_scale = ms_const(gram_scale),
+                                                         .out_scale  = ms_const(out_scale),
+                                                         .ap_scale   = ms_const(ap_scale),
                                                          .max_exponent = ms_const(MAX_EXPONENT),
                                                          .n_steps      = ms_const(n),
                                                          .first_b      = ms_const(s.b),

@@ -206,9 +206,10 @@ static musec_status check_config(ms_device *d, const musec_clip_config *cfg, int
             &d->error, MUSEC_EINVAL, "clip: the sharpness is %g; it must be %s", cfg->sharpness,
             operators[*row].run == run_exact ? "2 or more" : "2, 4, 8, 16, 32 or infinite (hard)");
     if (ms_quintic_list_find(cfg->coeffs) == NULL)
-        return ms_fail(&d->error, MUSEC_EINVAL,
-                       "clip: there are no coefficients \"%s\"; it must be keller or polar-express",
-                       cfg->coeffs == NULL ? "(null)" : cfg->coeffs);
+        return ms_fail(
+            &d->error, MUSEC_EINVAL,
+            "clip: there are no coefficients \"%s\"; it must be one of " MS_QUINTIC_LISTS,
+            cfg->coeffs == NULL ? "(null)" : cfg->coeffs);
     return MUSEC_OK;
 }
 

@@ -10,10 +10,10 @@ X(average_scale, (m_weight, g_weight, m_absmax, g_absmax, threshold), (scale, m_
 X(pow2_scale, (absmax, threshold), (s))
 X(scale_threshold, (tiny, s, threshold), (sd, sd2))
 X(scaled_input, (tiny, scale, threshold), (scale, s, sd, sd2))
-X(inv_norm, (sumsq, factor, eps), (inverse))
+X(inv_norm, (sumsq, factor, eps, is_floor), (inverse))
 X(quintic_coefs,
-  (eps, gram_scale, out_scale, ap_scale, max_exponent, n_steps, first_b, first_c, last_a, last_b,
-   last_c, min_trace, trace, norm_factor, scale),
+  (eps, is_floor, gram_scale, out_scale, ap_scale, max_exponent, n_steps, first_b, first_c, last_a,
+   last_b, last_c, min_trace, trace, norm_factor, scale),
   (pap_coef, first_b, first_c, last_a, last_b, last_c, residual, boost, is_boosted, scale))
 X(inv_residual, (eps, sumsq, fresh_sumsq), (inverse))
 X(divide, (numerator, denominator), (quotient))
@@ -25,6 +25,10 @@ X(validate_scale,
   (redo, absmax, scale, m_coef, g_coef, bound, prediction))
 X(next_bound, (m_weight, g_weight, bound, absmax, factor, max, prediction), (bound, prediction))
 X(step_rates, (lr, size, after, decay0, decay1, decay2), (size, decay))
+X(second_moment, (v, sumsq, inv_n, beta, eps), (v, factor, sumsq))
+X(keep_norm, (before, after), (factor))
+X(on_ball, (lr, weight, update), (size))
+X(to_ball, (size, before, after), (size, decay))
 X(rms, (factor, rank, scale, sumsq), (threshold))
 X(normalise_gram, (rank, min_ratio, pow2_norm, gram_sumsq, gram_trace, scale, s, sd2),
   (norm2, trace, mean, gram_coef, diag, shifted_diag, fro))

@@ -135,11 +135,18 @@ MS_FN ms_scaled_input_out ms_eval_scaled_input(ms_scaled_input_in in)
     return out;
 }
 
-/* 1 / (factor |X|_F + eps), or 0 for a matrix of zeros. */
+/* norm + eps or, with a floor, the larger of them. */
+MS_FN double ms_safe_norm(double norm, double eps, double is_floor)
+{
+    if (is_floor == 0.0) return norm + eps;
+    return norm > eps ? norm : eps;
+}
+
+/* 1 / (factor |X|_F + eps), or 0 for a matrix of zeros; is_floor: 1 / max(factor |X|_F, eps). */
 MS_FN ms_inv_norm_out ms_eval_inv_norm(ms_inv_norm_in in)
 {
-    const ms_inv_norm_out out = { in.sumsq == 0.0 ? 0.0
-                                                  : 1.0 / (in.factor * sqrt(in.sumsq) + in.eps) };
+    const double          norm = ms_safe_norm(in.factor * sqrt(in.sumsq), in.eps, in.is_floor);
+    const ms_inv_norm_out out  = { in.sumsq == 0.0 ? 0.0 : 1.0 / norm };
     return out;
 }
 
@@ -153,12 +160,6 @@ MS_FN ms_inv_residual_out ms_eval_inv_residual(ms_inv_residual_in in)
 }
 
 #include "linalg/step_programs.h"
-
-MS_FN ms_divide_out ms_eval_divide(ms_divide_in in)
-{
-    const ms_divide_out out = { in.numerator / in.denominator };
-    return out;
-}
 
 /* factor |M|_F / sqrt(rank), from |scale M|_F^2, or 1 where that is 0: there is nothing to clip
  * then, and the caller may divide by the result. */
@@ -332,7 +333,9 @@ MS_FN ms_quintic_coefs_out ms_eval_quintic_coefs(ms_quintic_coefs_in in)
     (void)frexp(in.trace, &e); /* it is below 2^e; times the power of two from 2^12 to 2^14 */
     const double boost = in.trace > 0.0 && in.trace < in.min_trace ? ldexp(1.0, (14 - e) / 2) : 1.0;
     const double trace = in.trace * boost * boost, scale = in.scale * boost;
-    const double y = trace == 0.0 ? 0.0 : 1.0 / (in.norm_factor * sqrt(trace / g) + in.eps * scale);
+    const double y      = trace == 0.0 ? 0.0
+                                       : 1.0 / ms_safe_norm(in.norm_factor * sqrt(trace / g),
+                                                            in.eps * scale, in.is_floor);
     const double square = y * y / g, unit = in.n_steps < 1.5 ? square : 1.0;
     double       rho  = frexp(y / in.out_scale, &e);
     const int    kept = e > most ? (int)most : e < -most ? -(int)most : e;

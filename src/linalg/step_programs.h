@@ -3,6 +3,12 @@
 #ifndef MS_LINALG_STEP_PROGRAMS_H
 #define MS_LINALG_STEP_PROGRAMS_H
 
+MS_FN ms_divide_out ms_eval_divide(ms_divide_in in)
+{
+    const ms_divide_out out = { in.numerator / in.denominator };
+    return out;
+}
+
 /* 1 where a gradient, divided by its scale, is not finite or above what its state can hold. */
 MS_FN ms_is_excess_out ms_eval_is_excess(ms_is_excess_in in)
 {
@@ -61,6 +67,40 @@ MS_FN ms_validate_scale_out ms_eval_validate_scale(ms_validate_scale_in in)
     const ms_validate_scale_out out     = { holds ? 0.0 : 1.0, absmax,        scaled.scale,
                                         scaled.m_coef,     scaled.g_coef, bounds.bound,
                                         bounds.prediction };
+    return out;
+}
+
+/* The second moment of a row (or column) whose elements have this sum of squares, 1 / inv_n of
+ * them: the new average, the factor on the row, and the sum of squares that this makes of it. */
+MS_FN ms_second_moment_out ms_eval_second_moment(ms_second_moment_in in)
+{
+    ms_second_moment_out out;
+    out.v      = in.beta * in.v + (1.0 - in.beta) * in.sumsq * in.inv_n;
+    out.factor = 1.0 / (sqrt(out.v) + in.eps);
+    out.sumsq  = out.factor * out.factor * in.sumsq;
+    return out;
+}
+
+/* The factor that gives back the norm that an update had before. */
+MS_FN ms_keep_norm_out ms_eval_keep_norm(ms_keep_norm_in in)
+{
+    const ms_keep_norm_out out = { in.after > 0.0 ? sqrt(in.before / in.after) : 0.0 };
+    return out;
+}
+
+/* The factor on an update U that makes its norm lr |W|_F, from their sums of squares. */
+MS_FN ms_on_ball_out ms_eval_on_ball(ms_on_ball_in in)
+{
+    const ms_on_ball_out out = { in.update > 0.0 ? in.lr * sqrt(in.weight / in.update) : 0.0 };
+    return out;
+}
+
+/* That factor and the decay by which W - size U has the norm of W, from the sums of squares of W
+ * and of that. */
+MS_FN ms_to_ball_out ms_eval_to_ball(ms_to_ball_in in)
+{
+    const double         back = in.after > 0.0 ? sqrt(in.before / in.after) : 0.0;
+    const ms_to_ball_out out  = { back * in.size, 1.0 - back };
     return out;
 }
 

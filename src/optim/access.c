@@ -64,12 +64,12 @@ const char *musec_optim_state_name(const musec_optim *opt, size_t param, size_t 
 {
     if (opt == NULL || param >= opt->n_params) return NULL;
     const ms_param *p = &opt->params[param];
-    const ms_base  *base =
-        ms_base_find((int)p->role < MUSEC_MATRIX_ROLES ? opt->cfg.base : MS_AUX_BASE);
-    size_t n = 0;
-    while (base->states[n] != NULL)
+    const char     *states[MS_STATES + 1];
+    size_t          n = 0;
+    ms_state_names(&opt->cfg, (int)p->role >= MUSEC_MATRIX_ROLES, states);
+    while (states[n] != NULL)
         n++;
-    if (index < n) return base->states[index];
+    if (index < n) return states[index];
     if (opt->cfg.avg_steps > 0 && index == n++) return "average";
     return index == n ? ms_rest_name(p) : NULL;
 }

@@ -24,6 +24,7 @@ static const char *reason_against(const ms_device *d, const musec_optim *opt)
     const bool                clips = ms_spectral_clips(opt->spectral_fn);
     if (cfg->decay_form == MUSEC_DECAY_COUPLED) return "decay-form coupled, which asks the weights";
     if (cfg->avg_steps > 0) return "averages over epochs, which count steps";
+    if (cfg->threshold_warmup > 0) return "threshold-warmup, which counts steps";
     if (opt->row->qk_clip) return "QK-Clip, whose logits the host has";
     if (cfg->alpha_warmup > 0 || cfg->beta3_warmup > 0)
         if (ms_base_reads(ms_base_find(cfg->base), "alpha-warmup"))

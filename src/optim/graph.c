@@ -164,7 +164,7 @@ static bool compute_rates(const ms_step *s)
 {
     const musec_optim *opt  = s->opt;
     double            *size = opt->graphs->rates_host, *decay = size + opt->graphs->n_matrices;
-    if (opt->cfg.shape_rule == MUSEC_SHAPE_NORMUON) return false;
+    if (opt->cfg.shape_rule == MUSEC_SHAPE_FIXED_RMS) return false;
     for (size_t i = 0; i < opt->n_groups; i++)
         for (int64_t m = 0; m < opt->groups[i].count; m++, size++, decay++) {
             ms_rates_of(s, &opt->groups[i], m, size, decay);

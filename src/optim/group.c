@@ -4,6 +4,8 @@
  * Where neighbours differ in what a call has for all of them (the step count, the dtype of compute
  * copies) it takes as many as agree, and a block whose rows lie in groups is gathered and goes
  * alone. */
+#include <string.h>
+
 #include "optim/optim.h"
 
 const ms_param *ms_member_param(const musec_optim *opt, const ms_group *g, int64_t m)
@@ -14,6 +16,22 @@ const ms_param *ms_member_param(const musec_optim *opt, const ms_group *g, int64
 const musec_optim_config *ms_group_config(const musec_optim *opt, const ms_group *g)
 {
     return g->aux ? &opt->aux_cfg : &opt->cfg;
+}
+
+void ms_state_names(const musec_optim_config *cfg, bool aux, const char *names[MS_STATES + 1])
+{
+    const ms_base *base = ms_base_find(aux ? MS_AUX_BASE : cfg->base);
+    int            n    = 0;
+    for (; base->states[n] != NULL; n++)
+        names[n] = base->states[n];
+    if (!aux && cfg->second_moment != MUSEC_SECOND_NONE) names[n++] = MS_SECOND_STATE;
+    names[n] = NULL;
+}
+
+ms_mat ms_state_shape(const musec_optim *opt, const ms_group *g, int k)
+{
+    if (strcmp(g->states[k], MS_SECOND_STATE) == 0) return ms_second_shape(opt, g);
+    return (ms_mat){ .rows = g->rows, .cols = g->cols, .dtype = ms_state_dtype(opt, g) };
 }
 
 /* ---- what a step may do with a group --------------------------------------------------------- */

@@ -35,9 +35,7 @@ static musec_dtype weight_dtype(const musec_optim *opt, const ms_group *g, int64
     return ms_param_operand(ms_member_param(opt, g, m), MS_WEIGHTS).dtype;
 }
 
-/* The weights of n members in the dtype of their state, for what has no use for halves of them. */
-static musec_status wide_weights(ms_step *s, const ms_group *g, int64_t first, int64_t n,
-                                 ms_mat *out)
+musec_status ms_wide_weights(ms_step *s, const ms_group *g, int64_t first, int64_t n, ms_mat *out)
 {
     musec_status st = MUSEC_OK;
     if (weight_dtype(s->opt, g, first) == g->dtype && !ms_member_in_groups(s->opt, g, first)) {
@@ -179,7 +177,7 @@ static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int
         TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &p.grad));
         TRY(opt->d->ops->copy(opt->d, given, p.grad));
     }
-    if (p.coupled_decay != 0.0) TRY(wide_weights(s, g, first, n, &p.weight));
+    if (p.coupled_decay != 0.0) TRY(ms_wide_weights(s, g, first, n, &p.weight));
     p.state[0] = ms_mat_slice(span->momentum, from, n);
     if (opt->deferred) TRY(deferred_numbers(s, g, first, n, &p));
     if (opt->deferred && p.scaled.mat.data != NULL)

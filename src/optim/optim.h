@@ -21,7 +21,7 @@
 #include "linalg/linalg.h"
 
 #define MS_PARAM_NAME_MAX 400 /* bytes: a name goes into the keys of a state file */
-#define MS_STATES         3   /* state buffers of a base optimizer, at most */
+#define MS_STATES         4   /* state buffers of a matrix, at most */
 #define MS_RATE_MAX       1e9 /* learning rates and decays, as the options have it */
 
 static inline bool ms_spectral_clips(ms_spectral_fn fn)
@@ -71,7 +71,7 @@ typedef struct ms_direction {
 
 typedef struct ms_base {
     const char *name;
-    const char *states[MS_STATES + 1]; /* the names of its state buffers; NULL ends the list */
+    const char *states[MS_STATES]; /* the names of its state buffers; NULL ends the list */
     musec_status (*direction)(ms_device *d, const ms_direction *p);
     const char *options;        /* those that it reads and some other base does not, "a|b|c" */
     bool direction_is_momentum; /* its direction, without Nesterov, is its first state buffer */
@@ -159,7 +159,9 @@ typedef struct ms_group {
     const ms_base *base;
     ms_spectral_fn spectral_fn;
     ms_member     *members;
-    ms_mat         state[MS_STATES]; /* (n_slots, rows, cols) each */
+    const char    *states[MS_STATES + 1]; /* the names of its state buffers; NULL ends the list */
+    ms_mat         state[MS_STATES];      /* (n_slots, rows, cols) each, but that of rows or columns
+                                             has one number for each (second_moment.c) */
     /* (count) where ms_group_fuses_rounding: bounds of the |entries| of the momentum, see
      * scale_prediction.c; below 0 they are unknown. */
     double *momentum_bound;
@@ -242,6 +244,10 @@ double ms_param_decay(const musec_optim *opt, const ms_param *p);
 const ms_param           *ms_member_param(const musec_optim *opt, const ms_group *g, int64_t m);
 const musec_optim_config *ms_group_config(const musec_optim *opt, const ms_group *g);
 bool                      ms_group_stores_clipped(const musec_optim *opt, const ms_group *g);
+/* The state buffers of matrices of this optimizer, or of embeddings and vectors (aux). */
+void ms_state_names(const musec_optim_config *cfg, bool aux, const char *names[MS_STATES + 1]);
+/* The shape and dtype of state k of a matrix. */
+ms_mat ms_state_shape(const musec_optim *opt, const ms_group *g, int k);
 /* Says whether the pass that averages the momentum also rounds it to 16 bits for the products. */
 bool ms_group_fuses_rounding(const musec_optim *opt, const ms_group *g);
 /* Says whether that pass may run on a predicted max|G|, before the gradients are checked. */
@@ -285,9 +291,10 @@ musec_status ms_share_reports(musec_optim *opt);
 musec_status ms_share_quantiles(musec_optim *opt);
 /* `each` numbers for every member of a group, from their owners to all ranks. */
 musec_status ms_share_bounds(musec_optim *opt, const ms_group *g, double *known, int64_t each);
-/* Completes a tensor of the state in the memory of rank 0: `host` has this rank's rows, of
- * row_bytes each, in their place. */
-musec_status ms_share_tensor(musec_optim *opt, const ms_share *share, size_t row_bytes, void *host);
+/* Completes a tensor of the state, with this many rows of row_bytes each, in the memory of rank 0:
+ * `host` has this rank's rows in their place. */
+musec_status ms_share_tensor(musec_optim *opt, const ms_share *share, int64_t rows,
+                             size_t row_bytes, void *host);
 
 /* ---- workspace (workspace.c) ----------------------------------------------------------------- */
 
@@ -437,6 +444,8 @@ musec_status ms_take_scaled(musec_optim *opt, const ms_group *g, int64_t n, ms_s
 
 /* momentum.c: averages the momentum of all groups whose scales are predicted. */
 musec_status ms_average_predicted(ms_step *s);
+/* The weights of n members in the dtype of their state, for what has no use for halves of them. */
+musec_status ms_wide_weights(ms_step *s, const ms_group *g, int64_t first, int64_t n, ms_mat *out);
 /* Behind a deferred decision: checks predictions on the device, and averages again where they do
  * not hold. */
 musec_status ms_average_again(ms_step *s);
@@ -481,13 +490,15 @@ musec_status ms_run_spectral(musec_optim *opt, const ms_group *g, ms_stacks x, m
 double       ms_optim_tol(const musec_optim_config *cfg); /* of ns_mode accurate */
 /* The dtype of updates that are not stored; Muon's with operands of f16 have 16 bits. */
 musec_dtype ms_update_dtype(const musec_optim *opt, const ms_group *g);
-/* config.c: does this optimizer clip hard, unless its sharpness says otherwise? */
-bool   ms_optim_clips_hard(const musec_optim_config *cfg);
-double ms_optim_sharpness(const musec_optim_config *cfg); /* p of its clip, see linalg.h */
+/* config_check.c: the spectral function of the matrix roles. */
+ms_spectral_fn ms_optim_function(const musec_optim_config *cfg);
+double         ms_optim_sharpness(const musec_optim_config *cfg); /* p of its clip, see linalg.h */
 /* The ns_mode that takes effect: of the hard clip, the paper's way is the exact one. */
 int ms_optim_ns_mode(const musec_optim_config *cfg);
-/* The quintic polynomials of Muon's Newton-Schulz steps. */
-const ms_quintic_list *ms_optim_quintics(const musec_optim_config *cfg);
+/* May its base be another one?  It applies a function, and stores nothing of the result. */
+bool ms_optim_composes(const musec_optim_config *cfg);
+/* The quintic polynomials of Muon's Newton-Schulz steps, and how they begin. */
+ms_quintic_list ms_optim_quintics(const musec_optim_config *cfg);
 /* threshold.c: D of every matrix of the inputs, a constant or a vector in scratch.  By quantile,
  * `quantiles` has D over the root mean square for each; NULL: it is estimated now, which waits. */
 musec_status ms_threshold(musec_optim *opt, const ms_stacks *x, const double *quantiles,
@@ -503,11 +514,23 @@ bool ms_quantile_text(const musec_optim *opt, const ms_group *g, int64_t m, char
 musec_status ms_quantile_read(musec_optim *opt, const ms_safetensors *s, const char *key,
                               double *ratio);
 
+/* second_moment.c: the state that second-moment keeps of a group. */
+#define MS_SECOND_STATE "second"
+double ms_second_beta(const musec_optim_config *cfg);              /* of its average */
+ms_mat ms_second_shape(const musec_optim *opt, const ms_group *g); /* no data, no strides */
+/* Bytes that it needs for one matrix on top of the update. */
+uint64_t ms_second_bytes(const musec_optim *opt, const ms_group *g);
+/* Divides the updates of a span by it, if the optimizer does. */
+musec_status ms_divide_by_second(ms_step *s, ms_span *span);
+
 /* update.c: decays the weights of a span and subtracts the updates. */
 musec_status ms_update_weights(ms_step *s, const ms_span *span, ms_num threshold);
 /* The factor on the update of a matrix, but for what only the device knows, and its decay. */
 void   ms_rates_of(const ms_step *s, const ms_group *g, int64_t m, double *size, double *decay);
 double ms_shape_factor(int rule, int64_t rows, int64_t cols);
+/* Bytes that decay-form hyperball needs for one matrix. */
+uint64_t ms_ball_bytes(const musec_optim *opt, const ms_group *g);
+/* Takes the weights into the epoch's average, before a step changes them. */
 musec_status ms_update_averages(musec_optim *opt);
 int64_t ms_picked_epoch(const musec_optim *opt); /* whose weights are averaged; 0 is the first */
 

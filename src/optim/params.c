@@ -329,6 +329,7 @@ static musec_status add_member(musec_optim *opt, const musec_block *b, const ms_
                                   .spectral_fn = aux ? MS_SPECTRAL_NONE : opt->spectral_fn };
         g->base     = ms_base_find(aux ? MS_AUX_BASE : opt->cfg.base);
         g->operands = ms_optim_operands(opt, g->dtype);
+        ms_state_names(&opt->cfg, aux, g->states);
     }
     ms_member *grown = realloc(g->members, (size_t)(g->count + 1) * sizeof *grown);
     if (grown == NULL) return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the groups");
@@ -378,6 +379,17 @@ done:
     return st;
 }
 
+static musec_status take_states(musec_optim *opt, ms_group *g)
+{
+    musec_status st = MUSEC_OK;
+    for (int k = 0; g->states[k] != NULL; k++) {
+        const ms_mat x = ms_state_shape(opt, g, k);
+        TRY(take_stack(opt, g->n_slots, x.rows, x.cols, x.dtype, &g->state[k]));
+    }
+done:
+    return st;
+}
+
 static musec_status take_gram_norms(musec_optim *opt, ms_group *g)
 {
     ms_mat       zeros;
@@ -405,15 +417,13 @@ done:
 static void free_groups(musec_optim *opt)
 {
     for (size_t i = 0; i < opt->n_groups; i++) {
+        ms_group *g = &opt->groups[i];
         for (int k = 0; k < MS_STATES; k++)
-            opt->d->ops->free(opt->d, opt->groups[i].state[k].data);
-        opt->d->ops->free(opt->d, opt->groups[i].gram_norms.sumsq.data);
-        opt->d->ops->free(opt->d, opt->groups[i].live_bound.data);
-        free(opt->groups[i].members);
-        free(opt->groups[i].reports);
-        free(opt->groups[i].momentum_bound);
-        free(opt->groups[i].last_absmax);
-        free(opt->groups[i].quantile);
+            opt->d->ops->free(opt->d, g->state[k].data);
+        opt->d->ops->free(opt->d, g->gram_norms.sumsq.data);
+        opt->d->ops->free(opt->d, g->live_bound.data);
+        free(g->members), free(g->reports), free(g->quantile);
+        free(g->momentum_bound), free(g->last_absmax);
     }
     free(opt->groups);
     opt->groups   = NULL;
@@ -489,9 +499,7 @@ musec_status ms_optim_prepare(musec_optim *opt)
     for (size_t i = 0; i < opt->n_groups; i++) {
         ms_group *g = &opt->groups[i];
         ms_choose_chunk(opt, g);
-        for (int s = 0; g->base->states[s] != NULL; s++)
-            TRY(take_stack(opt, g->n_slots, g->rows, g->cols, ms_state_dtype(opt, g),
-                           &g->state[s]));
+        TRY(take_states(opt, g));
         TRY(take_gram_norms(opt, g));
         TRY(take_live_bounds(opt, g));
         g->reports        = calloc((size_t)g->count, sizeof *g->reports);
@@ -545,17 +553,16 @@ musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx, const musec_o
                        ctx->name);
     opt = calloc(1, sizeof *opt);
     if (opt == NULL) return ms_fail(&ctx->error, MUSEC_ENOMEM, "no memory for the optimizer");
-    opt->d           = ctx;
-    opt->comm        = ms_comm_self();
-    opt->cfg         = checked;
-    opt->row         = ms_optimizer_find(checked.name);
-    opt->cfg.name    = opt->row->name; /* the caller's strings may go */
-    opt->cfg.base    = ms_base_find(checked.base)->name;
-    opt->cfg.ns_mode = ms_optim_ns_mode(&checked);
-    opt->sharpness   = ms_optim_sharpness(&checked);
-    opt->grad_factor = 1.0;
-    opt->spectral_fn =
-        ms_optim_clips_hard(&checked) ? MS_SPECTRAL_HARD_CLIP : opt->row->spectral_fn;
+    opt->d                    = ctx;
+    opt->comm                 = ms_comm_self();
+    opt->cfg                  = checked;
+    opt->row                  = ms_optimizer_find(checked.name);
+    opt->cfg.name             = opt->row->name; /* the caller's strings may go */
+    opt->cfg.base             = ms_base_find(checked.base)->name;
+    opt->cfg.ns_mode          = ms_optim_ns_mode(&checked);
+    opt->sharpness            = ms_optim_sharpness(&checked);
+    opt->grad_factor          = 1.0;
+    opt->spectral_fn          = ms_optim_function(&checked);
     opt->aux_cfg              = opt->cfg;
     opt->aux_cfg.beta1        = checked.aux_beta1;
     opt->aux_cfg.beta2        = checked.aux_beta2;

@@ -11,7 +11,7 @@
 
 #include "optim/optim.h"
 
-#define NORM_STEPS 12 /* of the estimate of a weight's norm */
+#define NORM_STEPS 48 /* of the estimate of a weight's norm */
 
 /* ---- measurements ---------------------------------------------------------------------------- */
 
@@ -24,17 +24,24 @@ musec_status ms_report_paths(musec_optim *opt, int64_t n, ms_report **out)
 
 void ms_report_paths_free(ms_report *paths) { free(paths); }
 
-/* The norm of a block whose rows lie in groups is that of its gathered rows. */
-static musec_status weight_norm(musec_optim *opt, const ms_group *g, int64_t m, double *norm)
+/* The spectral and the Frobenius norm; those of a block whose rows lie in groups are those of its
+ * gathered rows. */
+static musec_status weight_norm(musec_optim *opt, const ms_group *g, int64_t m, double *norm,
+                                double *fro)
 {
     const ms_mark mark  = ms_arena_mark(&opt->d->scratch);
     int64_t       bad   = -1;
     double        count = 0.0;
+    ms_vec        sumsq;
     ms_mat        dense;
     musec_status  st = MUSEC_OK;
     TRY(ms_scratch_mat(opt->d, g->dtype, 1, g->rows, g->cols, &dense));
     TRY(ms_widen_member(opt, &g->members[m], dense));
     TRY(ms_first_nonfinite(opt->d, dense, &bad, &count));
+    TRY(ms_scratch_vec(opt->d, 1, &sumsq));
+    TRY(opt->d->ops->sumsq(opt->d, dense, sumsq));
+    TRY(ms_vec_download(opt->d, sumsq, fro));
+    *fro  = sqrt(*fro);
     *norm = NAN;
     if (bad < 0) TRY(ms_norm2_lanczos(opt->d, dense, NORM_STEPS, opt->cfg.seed, norm));
 done:
@@ -91,6 +98,7 @@ static musec_status measure(musec_optim *opt, ms_group *g, int64_t m, ms_mat bef
     musec_spectrum_stats stats;
     const int64_t        r     = g->rows < g->cols ? g->rows : g->cols;
     double               exact = sqrt((double)r); /* of the polar factor */
+    double               fro   = 0.0;             /* of the weight */
     musec_status         st    = MUSEC_OK;
 
     if (clips) {
@@ -105,15 +113,17 @@ static musec_status measure(musec_optim *opt, ms_group *g, int64_t m, ms_mat bef
                        : exact > 0.0                      ? stats.fro / exact
                                                           : NAN;
     double scale     = ms_shape_factor(opt->cfg.shape_rule, g->rows, g->cols);
-    if (opt->cfg.shape_rule == MUSEC_SHAPE_NORMUON)
+    TRY(weight_norm(opt, g, m, &out->weight_norm2, &fro));
+    if (opt->cfg.decay_form == MUSEC_DECAY_HYPERBALL)
+        scale = stats.fro > 0.0 ? fro / stats.fro : 0.0;
+    else if (opt->cfg.shape_rule == MUSEC_SHAPE_FIXED_RMS)
         scale = stats.fro > 0.0 ? scale / stats.fro : 0.0;
     else if (clips && opt->cfg.update_scale == MUSEC_SCALE_UNIT)
         scale /= threshold;
     out->update_norm2 = stats.norm2 * scale;
     out->update_rms   = stats.fro * scale / sqrt((double)(g->rows * g->cols));
     out->update_erank = stats.effective_rank;
-    TRY(weight_norm(opt, g, m, &out->weight_norm2));
-    out->step = opt->t + 1;
+    out->step         = opt->t + 1;
 done:
     return st;
 }
@@ -280,6 +290,9 @@ static void describe_spectral(const musec_optim *opt, text *t)
             opt->row->stores_clipped_momentum ? "the clipped momentum is stored"
                                               : "the state is stored unclipped");
     if (opt->spectral_fn != MS_SPECTRAL_NONE) describe_mode(opt, t);
+    if (c->second_moment != MUSEC_SECOND_NONE)
+        add(t, "  divided by second-moment %s, beta %g\n", value_of(opt, "second-moment").text,
+            ms_second_beta(c));
     if (opt->row->qk_clip)
         add(t, "  QK-Clip above %g, %zu attentions, alpha %g\n", c->qk_tau, opt->n_attentions,
             c->qk_alpha);

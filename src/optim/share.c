@@ -230,10 +230,11 @@ done:
     return st;
 }
 
-musec_status ms_share_tensor(musec_optim *opt, const ms_share *share, size_t row_bytes, void *host)
+musec_status ms_share_tensor(musec_optim *opt, const ms_share *share, int64_t rows,
+                             size_t row_bytes, void *host)
 {
     ms_comm          *c    = opt->comm;
-    ms_comm_transfer  one  = { host, share->all_rows * (int64_t)row_bytes, share->owner, 0 };
+    ms_comm_transfer  one  = { host, rows * (int64_t)row_bytes, share->owner, 0 };
     ms_comm_transfer *list = NULL;
     musec_status      st   = MUSEC_OK;
 

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <math.h>
 
+#include "core/names.h"
 #include "optim/optim.h"
 
 double ms_optim_tol(const musec_optim_config *cfg)
@@ -14,10 +15,15 @@ double ms_optim_tol(const musec_optim_config *cfg)
     return cfg->ns_tol > 0.0 ? cfg->ns_tol : fmax(0.01 * cfg->beta, min);
 }
 
-const ms_quintic_list *ms_optim_quintics(const musec_optim_config *cfg)
+ms_quintic_list ms_optim_quintics(const musec_optim_config *cfg)
 {
-    static const char *const names[] = { "keller", "polar-express" };
-    return ms_quintic_list_find(names[cfg->ns_coeffs]);
+    char            name[16];
+    ms_quintic_list list;
+    ms_choice_text(MS_QUINTIC_LISTS, cfg->ns_coeffs, name, sizeof name);
+    list = *ms_quintic_list_find(name);
+    if (cfg->ns_eps > 0.0) list.eps = cfg->ns_eps;
+    list.eps_is_floor = cfg->ns_eps_form == MUSEC_EPS_FLOOR;
+    return list;
 }
 
 /* Entries of Muon's update are at most about 1.2, and the last of its products has rounded more
@@ -51,7 +57,7 @@ musec_status ms_run_spectral(musec_optim *opt, const ms_group *g, ms_stacks x, m
                              ms_report *report)
 {
     const musec_optim_config *cfg  = &opt->cfg;
-    const ms_quintic_list    *list = ms_optim_quintics(cfg);
+    const ms_quintic_list     list = ms_optim_quintics(cfg);
     const ms_mat              in = x.in[0].mat, out = x.out[0];
     x.sharpness = opt->sharpness;
     if (ms_spectral_clips(g->spectral_fn))
@@ -59,9 +65,9 @@ musec_status ms_run_spectral(musec_optim *opt, const ms_group *g, ms_stacks x, m
     assert(x.n == 1);
     if (cfg->ns_mode == MUSEC_NS_EXACT)
         return ms_exact(opt->d, MS_POLAR, in, threshold, out, report);
-    ms_report_path(report, in.count, list->name, cfg->ns_iters);
+    ms_report_path(report, in.count, list.name, cfg->ns_iters);
     ms_report_compute_dtype(report, in.count, g->operands);
-    return ms_newton_schulz(opt->d, x.in[0], list, cfg->ns_iters, g->operands, out);
+    return ms_newton_schulz(opt->d, x.in[0], &list, cfg->ns_iters, g->operands, out);
 }
 
 /* The directions of spans, as the spectral function takes them. */

@@ -97,8 +97,8 @@ musec_status musec_optim_get_state(musec_optim *opt, size_t param, int64_t block
     TRY(ms_optim_prepare(opt));
     g                  = ms_find_member(opt, param, block, &m);
     const bool average = strcmp(state, "average") == 0;
-    for (int s = 0; g != NULL && g->base->states[s] != NULL; s++)
-        if (strcmp(g->base->states[s], state) == 0 && g->members[m].slot >= 0)
+    for (int s = 0; g != NULL && g->states[s] != NULL; s++)
+        if (strcmp(g->states[s], state) == 0 && g->members[m].slot >= 0)
             x = ms_state_of(g, s, m, 1);
     if (average && g != NULL)
         x = (ms_mat){ .data  = opt->params[param].average.data,
@@ -150,8 +150,8 @@ static musec_status add_item(musec_optim *opt, ms_state_items *all, ms_mat where
 /* The state of a member, or its shape where that is elsewhere. */
 static ms_mat member_state(const ms_group *g, int state, int64_t m)
 {
-    return g->members[m].slot < 0 ? (ms_mat){ .rows  = g->rows,
-                                              .cols  = g->cols,
+    return g->members[m].slot < 0 ? (ms_mat){ .rows  = g->state[state].rows,
+                                              .cols  = g->state[state].cols,
                                               .count = 1,
                                               .dtype = g->state[state].dtype }
                                   : ms_state_of(g, state, m, 1);
@@ -163,9 +163,9 @@ musec_status ms_state_list(musec_optim *opt, ms_state_items *all)
     for (size_t i = 0; i < opt->n_groups; i++) {
         const ms_group *g = &opt->groups[i];
         for (int64_t m = 0; m < g->count; m++)
-            for (int s = 0; g->base->states[s] != NULL; s++)
+            for (int s = 0; g->states[s] != NULL; s++)
                 TRY(add_item(opt, all, member_state(g, s, m), ms_member_param(opt, g, m),
-                             g->members[m].matrix, g->base->states[s]));
+                             g->members[m].matrix, g->states[s]));
     }
     for (size_t i = 0; i < opt->n_params; i++) {
         const ms_param *p       = &opt->params[i];
@@ -307,7 +307,7 @@ static musec_status fetch_item(const struct source *s, const ms_state_item *one)
     musec_status st   = MUSEC_OK;
     if (one->weight != NULL) return ms_fetch_weight(s->opt, one->weight, s->host);
     if (one->where.data != NULL) TRY(fetch_wide(s->opt->d, one->where, here));
-    TRY(ms_share_tensor(s->opt, &one->share, row_bytes(one), s->host));
+    TRY(ms_share_tensor(s->opt, &one->share, one->whole.rows, row_bytes(one), s->host));
 done:
     return st;
 }
@@ -364,8 +364,10 @@ musec_status musec_optim_save(musec_optim *opt, const char *path)
             tensors[i].shape[2] = one->whole.cols;
         }
     }
-    for (size_t i = 0; opt->comm->rank > 0 && i < all.n; i++) /* rank 0 alone writes */
-        TRY(fetch_item(&source, &all.list[i]));
+    for (int pass = 0; opt->comm->rank > 0 && pass < 2; pass++)
+        for (size_t i = 0; i < all.n; i++) /* rank 0 alone writes, and tensors of float64 first */
+            if ((all.list[i].whole.dtype == MUSEC_F64) == (pass == 0))
+                TRY(fetch_item(&source, &all.list[i]));
     if (opt->comm->rank > 0) goto done;
     TRY(ms_safetensors_write_from(&opt->d->error, path,
                                   &(ms_safetensors_writer){ next_item, &source }, tensors, all.n,

@@ -1,6 +1,7 @@
 /* step.c - one step of an optimizer:
  *
- *     check gradients -> update momentum -> apply the spectral function -> update weights
+ *     check gradients -> update momentum -> apply the spectral function -> divide by the second
+ *                     moment, if there is one -> update weights
  *
  * Members of a group that have a gradient are worked through in spans of at most `chunk` matrices,
  * or a whole group together with those that are fusible with it.  Where the scales of directions
@@ -104,6 +105,8 @@ static musec_status step_spans(ms_step *s, ms_span *spans, int n_spans)
     TRY(ms_apply_spectral(s, spans, n_spans, &threshold, paths));
     if (ms_group_stores_clipped(opt, group) && opt->cfg.nesterov)
         TRY(look_ahead(s, spans, n_spans, threshold));
+    for (int i = 0; i < n_spans; i++)
+        TRY(ms_divide_by_second(s, &spans[i]));
     for (int64_t i = 0, at = 0; i < n_spans; at += spans[i++].n) {
         const ms_num part = ms_num_slice(threshold, at, spans[i].n);
         TRY(ms_update_weights(s, &spans[i], part));
@@ -207,11 +210,11 @@ static musec_status take_step(ms_step *s)
         TRY(ms_average_again(s));
     else
         ms_validate_scales(s);
+    TRY(ms_update_averages(opt));
     for (size_t i = 0; i < opt->n_groups; i++)
         if (!s->host->groups[i].done) TRY(step_group(s, i));
     ms_count_step(s);
     TRY(ms_qk_clip(opt));
-    TRY(ms_update_averages(opt));
     if (s->report) TRY(ms_share_reports(opt));
 done:
     return st;

@@ -96,6 +96,20 @@ static bool is_due(const musec_optim *opt, const ms_group *g, int64_t m)
     return t % interval == 0 || g->quantile[m] == 0.0;
 }
 
+/* While the rate warms up D is larger by as much as the rate is smaller, so that lr D stays. */
+static musec_status warm_up(const ms_step *s, ms_num *threshold)
+{
+    const double scale = s->args.lr_scale;
+    if (s->opt->t >= s->opt->cfg.threshold_warmup || !(scale > 0.0)) return MUSEC_OK;
+    if (threshold->each.data == NULL) {
+        threshold->value /= scale;
+        return MUSEC_OK;
+    }
+    return ms_scalar_divide(
+        s->opt->d, (ms_divide_nums){ .numerator = *threshold, .denominator = ms_const(scale) },
+        (ms_divide_vecs){ threshold->each });
+}
+
 musec_status ms_step_threshold(ms_step *s, const ms_span *spans, int n_spans, const ms_stacks *x,
                                ms_num *threshold)
 {
@@ -117,6 +131,7 @@ musec_status ms_step_threshold(ms_step *s, const ms_span *spans, int n_spans, co
             ratios[at + k] = *known;
         }
     TRY(ms_threshold(opt, x, ratios, threshold));
+    TRY(warm_up(s, threshold));
 done:
     return st;
 }

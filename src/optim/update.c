@@ -13,7 +13,7 @@ double ms_shape_factor(int rule, int64_t rows, int64_t cols)
     case MUSEC_SHAPE_MOONLIGHT: return 0.2 * sqrt(fmax(m, n));
     case MUSEC_SHAPE_MUP: return sqrt(m / n);
     case MUSEC_SHAPE_RMS: return sqrt(fmax(m, n));
-    case MUSEC_SHAPE_NORMUON: return 0.2 * sqrt(m * n); /* divided by the norm of each update */
+    case MUSEC_SHAPE_FIXED_RMS: return 0.2 * sqrt(m * n); /* divided by the norm of each update */
     default: return 1.0;
     }
 }
@@ -31,7 +31,7 @@ static double decay_of(const musec_optim_config *cfg, double wd, double base_lr,
     case MUSEC_DECAY_INDEPENDENT: return wd;
     case MUSEC_DECAY_LR2: return lr * lr * wd;
     case MUSEC_DECAY_CAUTIOUS_LR2: return lr * shape * wd * base_lr;
-    default: return 0.0;
+    default: return 0.0; /* hyperball: as the norms require */
     }
 }
 
@@ -44,9 +44,9 @@ static void rates_for(const ms_step *s, const ms_group *g, int64_t m, double bas
     const musec_optim_config *cfg = ms_group_config(s->opt, g);
     const double shape = g->aux ? 1.0 : ms_shape_factor(cfg->shape_rule, g->rows, g->cols);
     const double wd    = ms_step_decay(s, g->members[m].param);
-    const double known = cfg->shape_rule == MUSEC_SHAPE_NORMUON ? 1.0 : shape; /* beforehand */
+    const double known = cfg->shape_rule == MUSEC_SHAPE_FIXED_RMS ? 1.0 : shape; /* beforehand */
     *decay             = decay_of(cfg, wd, base_lr, lr, known);
-    *size              = lr * shape;
+    *size              = cfg->decay_form == MUSEC_DECAY_HYPERBALL ? lr : lr * shape;
 }
 
 void ms_rates_of(const ms_step *s, const ms_group *g, int64_t m, double *size, double *decay)
@@ -98,13 +98,13 @@ done:
 static musec_status device_sizes(musec_optim *opt, const ms_group *g, ms_num threshold, ms_mat u,
                                  ms_num *size)
 {
-    const bool normuon = opt->cfg.shape_rule == MUSEC_SHAPE_NORMUON;
+    const bool fixed_rms = opt->cfg.shape_rule == MUSEC_SHAPE_FIXED_RMS;
     const bool unit =
         opt->cfg.update_scale == MUSEC_SCALE_UNIT && ms_spectral_clips(g->spectral_fn);
     ms_vec       norm;
     musec_status st = MUSEC_OK;
-    if (g->aux || (!normuon && !unit)) return MUSEC_OK;
-    if (normuon) {
+    if (g->aux || (!fixed_rms && !unit)) return MUSEC_OK;
+    if (fixed_rms) {
         TRY(ms_scratch_vec(opt->d, u.count, &norm));
         TRY(opt->d->ops->sumsq(opt->d, u, norm));
         TRY(ms_scalar_inv_norm(opt->d,
@@ -128,21 +128,21 @@ done:
 static musec_status step_sizes(musec_optim *opt, const ms_group *g, double *sizes, ms_num threshold,
                                ms_mat u, ms_num *step)
 {
-    const ms_device_ops *op      = opt->d->ops;
-    const bool           normuon = opt->cfg.shape_rule == MUSEC_SHAPE_NORMUON;
+    const ms_device_ops *op        = opt->d->ops;
+    const bool           fixed_rms = opt->cfg.shape_rule == MUSEC_SHAPE_FIXED_RMS;
     const bool           unit =
         opt->cfg.update_scale == MUSEC_SCALE_UNIT && ms_spectral_clips(g->spectral_fn);
     ms_vec       each;
     musec_status st = MUSEC_OK;
     *step           = ms_host(sizes);
-    if (g->aux || sizes[0] == 0.0 || (!normuon && !unit)) return MUSEC_OK;
-    if (!normuon && threshold.each.data == NULL) {
+    if (g->aux || sizes[0] == 0.0 || (!fixed_rms && !unit)) return MUSEC_OK;
+    if (!fixed_rms && threshold.each.data == NULL) {
         for (int64_t i = 0; i < u.count; i++)
             sizes[i] /= threshold.value;
         return MUSEC_OK;
     }
     TRY(ms_scratch_vec(opt->d, u.count, &each));
-    if (normuon) { /* the norm cancels any scale, that of D too */
+    if (fixed_rms) { /* the norm cancels any scale, that of D too */
         for (int64_t i = 0; i < u.count; i++)
             sizes[i] = 1.0 / sizes[i];
         TRY(op->sumsq(opt->d, u, each));
@@ -160,6 +160,55 @@ static musec_status step_sizes(musec_optim *opt, const ms_group *g, double *size
 done:
     return st;
 }
+
+/* ---- the ball -------------------------------------------------------------------------------- */
+
+uint64_t ms_ball_bytes(const musec_optim *opt, const ms_group *g)
+{
+    const uint64_t whole = (uint64_t)(g->rows * g->cols) * ms_dtype_bytes(g->dtype);
+    if (ms_group_config(opt, g)->decay_form != MUSEC_DECAY_HYPERBALL) return 0;
+    return 2 * (whole + MS_ARENA_ALIGN) + (uint64_t)4 * MS_ARENA_ALIGN;
+}
+
+/* The size and the decay by which W moves by lr |W|_F in the direction of -U, and back to the norm
+ * that it had: c (W - a U) is W without 1 - c of itself, less c a U.  *size is lr. */
+static musec_status ball_rates(ms_step *s, const ms_group *g, int64_t first, ms_mat u, ms_num *size,
+                               ms_num *decay)
+{
+    ms_device           *d     = s->opt->d;
+    const ms_device_ops *op    = d->ops;
+    ms_term              moved = { .x_coef = ms_const(1.0) };
+    ms_vec               before, after, factor;
+    ms_mat               w;
+    musec_status         st = MUSEC_OK;
+    TRY(ms_scratch_vec(d, u.count, &before));
+    TRY(ms_scratch_vec(d, u.count, &after));
+    TRY(ms_scratch_vec(d, u.count, &factor));
+    TRY(ms_wide_weights(s, g, first, u.count, &w));
+    TRY(ms_scratch_mat(d, g->dtype, u.count, g->rows, g->cols, &moved.out));
+    TRY(op->sumsq(d, w, before));
+    TRY(op->sumsq(d, u, after));
+    TRY(ms_scalar_on_ball(
+        d, (ms_on_ball_nums){ .lr = *size, .weight = ms_each(before), .update = ms_each(after) },
+        (ms_on_ball_vecs){ factor }));
+    TRY(ms_scalar_divide(
+        d, (ms_divide_nums){ .numerator = ms_each(factor), .denominator = ms_const(-1.0) },
+        (ms_divide_vecs){ after }));
+    moved.y_coef = ms_each(after);
+    TRY(op->combine(d, w, u, &moved, 1));
+    TRY(op->sumsq(d, moved.out, after));
+    TRY(ms_scalar_to_ball(d,
+                          (ms_to_ball_nums){ .size   = ms_each(factor),
+                                             .before = ms_each(before),
+                                             .after  = ms_each(after) },
+                          (ms_to_ball_vecs){ .size = factor, .decay = after }));
+    *size  = ms_each(factor);
+    *decay = ms_each(after);
+done:
+    return st;
+}
+
+/* ---- the update ------------------------------------------------------------------------------ */
 
 /* Says whether one call may update the weights of both members. */
 static bool in_one_call(const ms_step *s, const ms_group *g, int64_t m, int64_t other)
@@ -197,6 +246,7 @@ static musec_status update_some(ms_step *s, const ms_group *g, int64_t first, in
     const ms_device_ops *op   = opt->d->ops;
     const int            form = ms_group_config(opt, g)->decay_form;
     const bool    cautious    = form == MUSEC_DECAY_CAUTIOUS || form == MUSEC_DECAY_CAUTIOUS_LR2;
+    const bool    on_ball     = form == MUSEC_DECAY_HYPERBALL;
     const bool    copied = ms_param_operand(ms_member_param(opt, g, first), MS_COPIES).data != NULL;
     double       *sizes = s->host->step_size, *decays = s->host->decay;
     const ms_mark mark = ms_arena_mark(&opt->d->scratch);
@@ -206,17 +256,19 @@ static musec_status update_some(ms_step *s, const ms_group *g, int64_t first, in
 
     if (ms_step_lr_at(s, g->members[first].param) != NULL) {
         TRY(device_rates(s, g, first, n, &step, &decay));
-        TRY(device_sizes(opt, g, threshold, update, &step));
+        if (!on_ball) TRY(device_sizes(opt, g, threshold, update, &step));
     } else if (s->sizes.data != NULL) {
         const int64_t at = first_matrix(opt, g) + first;
         step             = ms_each(ms_vec_slice(s->sizes, at, n));
         decay            = ms_each(ms_vec_slice(s->decays, at, n));
-        TRY(device_sizes(opt, g, threshold, update, &step));
+        if (!on_ball) TRY(device_sizes(opt, g, threshold, update, &step));
     } else {
         for (int64_t i = 0; i < n; i++)
             ms_rates_of(s, g, first + i, &sizes[i], &decays[i]);
-        TRY(step_sizes(opt, g, sizes, threshold, update, &step));
+        step = ms_host(sizes);
+        if (!on_ball) TRY(step_sizes(opt, g, sizes, threshold, update, &step));
     }
+    if (on_ball) TRY(ball_rates(s, g, first, update, &step, &decay));
     if (!ms_member_in_groups(opt, g, first)) {
         if (copied) copy = ms_member_list(s, g, first, n, MS_COPIES);
         TRY(op->decay_add(opt->d, step, update, decay, cautious,
@@ -273,14 +325,15 @@ done:
 }
 
 /* Of K epochs of T steps one is picked beforehand, uniformly; while it runs, the average of its
- * weights is kept: average <- average + (W - average) / t. */
+ * weights W_0 ... W_{T-1} is kept, each as it is before a step: average += (W_t - average) / (t +
+ * 1). */
 musec_status ms_update_averages(musec_optim *opt)
 {
     const int64_t T     = opt->cfg.avg_steps;
-    const int64_t epoch = (opt->t - 1) / (T > 0 ? T : 1);
+    const int64_t epoch = opt->t / (T > 0 ? T : 1);
     musec_status  st    = MUSEC_OK;
     if (T == 0 || epoch != ms_picked_epoch(opt)) return MUSEC_OK;
-    const double share = 1.0 / (double)((opt->t - 1) % T + 1);
+    const double share = 1.0 / (double)(opt->t % T + 1);
     for (size_t i = 0; i < opt->n_params; i++) {
         const ms_param *p = &opt->params[i];
         if (p->share.elsewhere) continue;

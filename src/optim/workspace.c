@@ -41,8 +41,8 @@ uint64_t ms_spectral_bytes(const musec_optim_config *cfg, const ms_group *g, boo
     const uint64_t spectrum = accum * n * r + 8 * (4 * n * r + 14 * r * r + 64 * n);
     if (g->spectral_fn == MS_SPECTRAL_NONE) return 0;
     if (g->spectral_fn == MS_SPECTRAL_POLAR && !exact) {
-        const int run =
-            ms_newton_schulz_fused(ms_optim_quintics(cfg), g->operands, (int64_t)r, (int64_t)n);
+        const ms_quintic_list list = ms_optim_quintics(cfg);
+        const int run = ms_newton_schulz_fused(&list, g->operands, (int64_t)r, (int64_t)n);
         return vectors + each * (2 * n * r + (uint64_t)(run + 1) * r * r);
     }
     if (!by_products) return vectors + spectrum;
@@ -106,13 +106,15 @@ static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
     const uint64_t each     = ms_dtype_bytes(g->operands),
                    spectral = ms_spectral_bytes(&opt->cfg, g, cached);
     const uint64_t lean     = (opt->cfg.report_every > 0 ? 1 : 0) + ahead; /* for reports */
-    const uint64_t product  = masked_product_bytes(opt, g);
+    const uint64_t behind   = ms_second_bytes(opt, g) + ms_ball_bytes(opt, g);
+    const uint64_t product  = masked_product_bytes(opt, g) + behind;
     const uint64_t passes =
         fuses_epilogues(opt, g) ? 0 : (wide + each) * r * r + 2 * MS_ARENA_ALIGN;
     if (ms_group_predicts(opt, g)) return spectral + lean * one + passes + product;
     if (g->spectral_fn == MS_SPECTRAL_POLAR && ms_group_fuses_rounding(opt, g)) {
         const uint64_t result = ms_dtype_bytes(ms_update_dtype(opt, g));
-        return spectral + size * (each + result) + 2 * MS_ARENA_ALIGN + widened * one + passes;
+        return spectral + size * (each + result) + 2 * MS_ARENA_ALIGN + widened * one + passes +
+               behind;
     }
     return spectral + (2 + ahead + widened) * one + (ms_is_16bit(g->operands) ? passes : 0) +
            product;
@@ -266,10 +268,10 @@ musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64
     const ms_caller caller = ms_device_enter(opt->d);
     TRY(ms_optim_prepare(opt));
     for (size_t i = 0; i < opt->n_groups; i++) {
-        const ms_group *g     = &opt->groups[i];
-        const uint64_t  elems = (uint64_t)(g->n_slots * g->rows * g->cols);
-        for (int s = 0; g->base->states[s] != NULL; s++)
-            bytes += elems * ms_dtype_bytes(g->state[s].dtype);
+        const ms_group *g = &opt->groups[i];
+        for (int s = 0; g->states[s] != NULL; s++)
+            bytes += (uint64_t)(g->n_slots * g->state[s].rows * g->state[s].cols) *
+                     ms_dtype_bytes(g->state[s].dtype);
     }
     for (size_t i = 0; i < opt->n_params; i++) {
         const ms_mat m = opt->params[i].average;

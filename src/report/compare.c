@@ -104,18 +104,6 @@ static char *problem_key(const ms_run *run)
     return text;
 }
 
-/* The text of an option.  A clip that is as sharp as its optimizer's own has "", whether the run
- * says so, leaves it to the program, or is of a version without this option. */
-static const char *option_text(const ms_run *run, const char *option)
-{
-    const char         *text = ms_run_text(run, option);
-    const ms_optimizer *row  = ms_optimizer_find(run->optimizer);
-    const bool          hard = (row != NULL && row->spectral_fn == MS_SPECTRAL_HARD_CLIP) ||
-                      strcmp(ms_run_text(run, "clip"), "hard") == 0;
-    if (strcmp(option, "sharpness") == 0 && strcmp(text, hard ? "hard" : "2") == 0) return "";
-    return text;
-}
-
 /* Does this option differ between runs of the optimizer on one problem?  They are sorted by
  * problem, and each is compared with the first of its problem. */
 static bool varies(const counted_run *entries, size_t n, const char *optimizer, const char *option)
@@ -126,7 +114,8 @@ static bool varies(const counted_run *entries, size_t n, const char *optimizer, 
         if (strcmp(mine->run->optimizer, optimizer) != 0) continue;
         if (first == NULL || first->problem != mine->problem)
             first = mine;
-        else if (strcmp(option_text(first->run, option), option_text(mine->run, option)) != 0)
+        else if (strcmp(ms_compare_option_text(first->run, option),
+                        ms_compare_option_text(mine->run, option)) != 0)
             return true;
     }
     return false;
@@ -156,7 +145,7 @@ static char *method_label(const ms_run *run, const option_names *differing)
     if (to == NULL) return NULL;
     fputs(ms_optimizer_title(run->optimizer), to);
     for (size_t i = 0; i < differing->n; i++) {
-        const char *option = differing->at[i], *value = option_text(run, option);
+        const char *option = differing->at[i], *value = ms_compare_option_text(run, option);
         if (is_usual(option, value)) continue;
         if (strcmp(option, "ns_mode") == 0)
             fprintf(to, ", %s", value);

@@ -10,6 +10,32 @@
 #include "core/real.h"
 #include "report/compare_labels.h"
 
+/* Options that runs of older versions do not have, and what these runs did. */
+static const struct {
+    const char *option, *text;
+} since[] = {
+    { "function", "auto" },      { "second_moment", "none" }, { "second_beta", "0" },
+    { "second_eps", "0" },       { "ns_eps", "0" },           { "ns_eps_form", "added" },
+    { "threshold_warmup", "0" },
+};
+
+/* A clip that is as sharp as its optimizer's own has "", whether the run
+ * says so, leaves it to the program, or is of a version without this option; and so has every
+ * option that says what runs did that do not have it. */
+const char *ms_compare_option_text(const ms_run *run, const char *option)
+{
+    const char         *text = ms_run_text(run, option);
+    const ms_optimizer *row  = ms_optimizer_find(run->optimizer);
+    const bool          hard = (row != NULL && row->spectral_fn == MS_SPECTRAL_HARD_CLIP) ||
+                      strcmp(ms_run_text(run, "clip"), "hard") == 0 ||
+                      strcmp(ms_run_text(run, "function"), "hard") == 0;
+    for (size_t i = 0; i < COUNT(since); i++)
+        if (strcmp(option, since[i].option) == 0 && strcmp(text, since[i].text) == 0) return "";
+    if (strcmp(option, "shape_rule") == 0 && strcmp(text, "normuon") == 0) return "fixed-rms";
+    if (strcmp(option, "sharpness") == 0 && strcmp(text, hard ? "hard" : "2") == 0) return "";
+    return text;
+}
+
 /* Counts the bytes of a set's path without "=WEIGHT"; other '=' are a part of the path. */
 static size_t path_bytes(const char *set, size_t n)
 {

@@ -6,6 +6,8 @@
 #include "report/compare.h"
 
 musec_status ms_compare_no_memory(ms_error *e);
+/* The text of an option of a run: "" where that is what runs do that lack the option. */
+const char *ms_compare_option_text(const ms_run *run, const char *option);
 /* Does the field distinguish problems?  The optimizer's fields and ignored ones do not. */
 bool ms_is_problem_field(const char *field);
 

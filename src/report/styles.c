@@ -65,6 +65,11 @@ void ms_svg_marker(int marker, double x, double y, double radius, FILE *to)
         "M0,1.33L-1.33,-.67h2.66z",                             /* triangle, downward */
         "M0,-1.41L-1.41,0L0,1.41L1.41,0z",                      /* diamond */
         "M0,-1.33L1.265,-.411L.782,1.076h-1.564L-1.265,-.411z", /* pentagon */
+        "M0,-1.4L.36,-.5L1.33,-.43L.58,.19L.82,1.13L0,.61"
+        "L-.82,1.13L-.58,.19L-1.33,-.43L-.36,-.5z",         /* star */
+        "M-1.2,0L-.6,-1.04h1.2L1.2,0L.6,1.04h-1.2z",        /* hexagon */
+        "M-1.1,-1.1h2.2L-1.1,1.1h2.2z",                     /* hourglass */
+        "M-.4,-1.2h.8v.8h.8v.8h-.8v.8h-.8v-.8h-.8v-.8h.8z", /* plus */
     };
     const size_t shape = marker < MS_MARKER_CROSS ? 0 : (size_t)marker / 2 - 1;
     fprintf(to, "<path d=\"%s\" transform=\"translate(%.2f,%.2f) scale(%.2f)\"/>",

@@ -2,8 +2,7 @@
  *
  * Step n draws G_n = H_n + noise at W_n, H_n being the subgradient that the problem returns.  Epoch
  * k has W_0 ... W_T, of which W_T is the next one's W_0; the paper averages W_0 ... W_{T-1} into
- * the point that it may return, and H_1 ... H_T into Hbar.  The optimizer's own average is over W_1
- * ... W_T, the weights after each of its steps: it differs by (W_T - W_0) / T. */
+ * the point that it may return, as the optimizer's own averages do, and H_1 ... H_T into Hbar. */
 #include "theory/run.h"
 
 #include <math.h>
@@ -58,12 +57,16 @@ musec_status ms_theory_setup_init(ms_error *e, const ms_objective *problem, cons
     if (ms_optimizer_find(optimizer) == NULL)
         return ms_theory_unknown(e, "optimizer", optimizer, musec_optim_name);
     TRY(musec_optim_config_init(&out->optim, sizeof out->optim, optimizer));
-    out->optim.lr         = rate_of(optimizer, problem, &out->params);
-    out->optim.beta       = fmin(out->params.beta, 1.0);
-    out->optim.threshold  = out->params.D;
-    out->optim.avg_steps  = out->params.T;
-    out->optim.avg_epochs = out->params.K;
-    out->optim.seed       = seed;
+    out->optim.lr        = rate_of(optimizer, problem, &out->params);
+    out->optim.beta      = fmin(out->params.beta, 1.0);
+    out->optim.threshold = out->params.D;
+    /* factors on steps and decay that come with a name would make another length of them */
+    out->optim.shape_rule   = MUSEC_SHAPE_NONE;
+    out->optim.decay_form   = MUSEC_DECAY_DECOUPLED;
+    out->optim.update_scale = MUSEC_SCALE_PAPER;
+    out->optim.avg_steps    = out->params.T;
+    out->optim.avg_epochs   = out->params.K;
+    out->optim.seed         = seed;
 done:
     return st;
 }

@@ -42,7 +42,7 @@ typedef struct ms_theory_result { /* { 0 } is empty */
     double  hbar_mean;     /* the mean of them: what the theorem bounds */
     int64_t picked;        /* the epoch returned, 0 ... K-1 */
     double *returned;      /* (rows, cols) the mean of its W_0 ... W_{T-1} */
-    double *optim_average; /* (rows, cols) the optimizer's own, of W_1 ... W_T */
+    double *optim_average; /* (rows, cols) the optimizer's own, of W_0 ... W_{T-1} too */
     double *epoch_move;    /* (rows, cols) W_T - W_0 of that epoch */
     double  spread;        /* largest |W_t - returned|_F of that epoch, t = 0 ... T */
     double  travel;        /* largest |W_n - W_0|_F */

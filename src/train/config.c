@@ -262,6 +262,24 @@ static void add_note(char notes[MS_CONFIG_NOTES], const char *fmt, ...)
     va_end(args);
 }
 
+/* A weight that keeps its norm would stay zero. */
+static void begin_on_ball(ms_train_config *cfg, bool (*is_given)(const void *arg, const char *key),
+                          const void *arg, char notes[MS_CONFIG_NOTES])
+{
+    const struct {
+        const char *key;
+        double     *init;
+    } zeros[] = { { "init-out", &cfg->model.init_out }, { "init-down", &cfg->model.init_down } };
+    const double some = 0.5;
+    for (size_t i = 0; i < COUNT(zeros); i++) {
+        if (*zeros[i].init != 0.0 || is_given(arg, zeros[i].key)) continue;
+        *zeros[i].init = some;
+        add_note(notes,
+                 "%s is %g: decay-form hyperball keeps the norms of weights, and 0 would stay\n",
+                 zeros[i].key, some);
+    }
+}
+
 void ms_train_config_resolve(ms_train_config *cfg,
                              bool (*is_given)(const void *arg, const char *key), const void *arg,
                              char notes[MS_CONFIG_NOTES])
@@ -280,6 +298,12 @@ void ms_train_config_resolve(ms_train_config *cfg,
         add_note(notes, "%s is of ns-mode paper, which replaces the preset's\n",
                  is_given(arg, "ns-iters") ? "ns-iters" : "literal");
     }
+    if (cfg->optim.function == MUSEC_FUNCTION_POLAR && !is_given(arg, "ns-mode") &&
+        cfg->optim.ns_mode != MUSEC_NS_PAPER) {
+        cfg->optim.ns_mode = MUSEC_NS_PAPER;
+        add_note(notes, "function polar has ns-mode paper, which replaces the preset's\n");
+    }
+    if (cfg->optim.decay_form == MUSEC_DECAY_HYPERBALL) begin_on_ball(cfg, is_given, arg, notes);
     for (size_t i = 0; i < COUNT(staged) && cfg->stages[0] != '\0'; i++) {
         if (!is_given(arg, staged[i]) || is_given(arg, "stages")) continue;
         cfg->stages[0] = '\0';

@@ -54,17 +54,30 @@ static const char *text_in(const json_t *json, const char *field) /* "": it has 
     return key == NULL ? "" : json_string_value(json_object_get(json, key));
 }
 
+/* Does a field have its default, that of the optimizer where it has no other? */
+static bool has_default(const ms_train_config *cfg, const ms_train_field *f, const char *text)
+{
+    musec_optim_config own;
+    char               initial[64] = "";
+    if (f->initial != NULL) return strcmp(text, f->initial) == 0;
+    (void)musec_optim_config_init(&own, sizeof own, cfg->optim.name);
+    (void)ms_optim_config_get(&own, f->name, initial, sizeof initial);
+    return strcmp(text, initial) == 0;
+}
+
 /* The fields of a config that make up its key, as text; NULL without memory. */
 static json_t *keyed(const ms_train_config *cfg)
 {
     json_t        *json = ms_train_config_texts(cfg);
     ms_train_field f;
     for (size_t i = 0; ms_train_field_at(i, &f); i++)
-        if ((f.flags & MS_FIELD_NOT_KEYED) != 0 || ((f.flags & MS_FIELD_KEYED_IF_SET) != 0 &&
-                                                    strcmp(text_in(json, f.name), f.initial) == 0))
+        if ((f.flags & MS_FIELD_NOT_KEYED) != 0 ||
+            ((f.flags & MS_FIELD_KEYED_IF_SET) != 0 && has_default(cfg, &f, text_in(json, f.name))))
             delete_field(json, f.name);
     replace_zero(&json, "workspace", "1073741824");
     if (cfg->optim.ns_mode != MUSEC_NS_ACCURATE) replace_zero(&json, "ns_tol", "0.001");
+    if (cfg->optim.shape_rule == MUSEC_SHAPE_FIXED_RMS) /* the name that it had before */
+        ms_json_set(&json, "shape_rule", json_string("normuon"));
     return json;
 }
 

@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "core/optimizers.h"
+#include "optim/optim.h"
 #include "train/gradients.h"
 #include "train/ranks.h"
 #include "train/trainer.h"
@@ -157,7 +157,7 @@ static void watch_gain(ms_train *t, const ms_log_line *line)
     const bool warned = *lowest < MS_GAIN_CONVERGED;
     char       note[MS_GAIN_NOTE];
 
-    if (ms_optimizer_find(t->cfg.optim.name)->family != MS_FAMILY_CLIPPING) return;
+    if (!ms_spectral_clips(ms_optim_function(&t->cfg.optim))) return;
     for (int k = 0; line->has_groups && k < MS_GROUPS; k++)
         *lowest = fmin(*lowest, line->groups[k].u_gain); /* ignores NaN */
     if (warned || !(*lowest < MS_GAIN_CONVERGED) || t->setup.log == NULL) return;

@@ -10,8 +10,9 @@
 #include "train/fields.h"
 
 /* Clips that have converged: the paper's five steps have not, wherever sigma_1 is far above D. */
-#define CONVERGED \
-    "soft-musec:ns_mode=accurate", "spectra:ns_mode=accurate", "musec:ns_mode=accurate"
+#define CONVERGED                                                                        \
+    "soft-musec:ns_mode=accurate", "spectra:ns_mode=accurate", "musec:ns_mode=accurate", \
+        "softmuon:ns_mode=accurate", "mucon:ns_mode=accurate"
 
 static const char *const pico[] = { CONVERGED, NULL }; /* else the defaults of the table */
 

@@ -9,7 +9,7 @@ and optim_reference.mgv with their numbers:
     lr_scale                the factor on lr at each step
     SHAPE.W0, SHAPE.G       the weight before the first step; the gradients, one below the other
     CASE.W                  the weights after each step, one below the other
-    CASE.momentum m v slow  the state after the last step
+    CASE.momentum m v slow second  the state after the last step
     mha.* gqa.* mla.*       QK-Clip, shape "qk": see qk_cases()
 
 The option role=embed is the parameter's role, not one of the optimizer.
@@ -28,6 +28,10 @@ lr-factor; c the shape rule's factor of an m x n matrix; U what the optimizer pr
     cautious     as decoupled                   cautious-lr2  W <- (1 - c eta eta_0 lambda) W
                  but only those entries where U and W do not differ in sign
     frank-wolfe  W <- (1 - eta) W               after        (1 - eta lambda) (W - eta c U)
+    hyperball    W <- |W| V / |V|, V = W - eta |W| U / |U|, Frobenius norms: c and lambda are not used
+
+A second moment comes between the spectral map and that: with v of each row, column or element,
+    v <- b v + (1 - b) mean(U^2),  O = U / (sqrt(v) + eps),  U <- O |U| / |O|.
 """
 import os
 import sys
@@ -46,11 +50,40 @@ LR_SCALE = [1.0, 1.0, 0.9, 0.8, 0.75, 0.6, 0.5, 0.25]
 # ---- what applies a spectral map ------------------------------------------------------------------
 
 
+# As their authors print them; turbo has four steps, whose last one repeats.
+SETS = {
+    "cans": ([(8.4703, -25.1081, 18.6293), (4.1828, -3.1087, 0.5806), (3.9619, -2.9541, 0.5630),
+              (3.2866, -2.4647, 0.5074), (2.2737, -1.6447, 0.4162)], 1.01),
+    "you": ([(4.0848, -6.8946, 2.9270), (3.9505, -6.3029, 2.6377), (3.7418, -5.5913, 2.3037),
+             (2.8769, -3.1427, 1.2046), (2.8366, -3.0525, 1.2012)], 1.0),
+    "turbo": ([(4.6051, -9.6552, 5.6769), (4.7505, -6.0861, 2.1790), (2.7763, -2.3190, 0.5523)]
+              + 2 * [(2.4231, -2.2861, 0.8193)], 1.0),
+    "cubic": ([(3.3656576, -3.3420992, 0.0), (2.5744352, -1.4957376, 0.0),
+               (2.5368962, -1.4312570, 0.0), (2.4418906, -1.2764040, 0.0),
+               (2.2230472, -0.9630650, 0.0)], 1.0),
+}
+
+
+def with_eps(x, steps, factor, eps, form):
+    """quintic(), but for the norm that it begins with."""
+    norm = factor * np.linalg.norm(x)
+    x = x / (max(norm, eps) if form == "floor" else norm + eps)
+    for a, b, c in steps:
+        g = x @ x.T
+        x = a * x + (b * g + c * g @ g) @ x
+    return x
+
+
 def orthogonal(x, o):
     """What muon makes of its momentum."""
     if o.get("ns-mode") == "exact":
         return polar(x)
-    if o.get("ns-coeffs") == "polar-express":
+    coeffs = o.get("ns-coeffs", "keller")
+    if coeffs in SETS or "ns-eps" in o or "ns-iters" in o:
+        steps, factor = SETS.get(coeffs, (5 * list(KELLER[:1]), 1.0))
+        return with_eps(x, steps[:o.get("ns-iters", 5)], factor, o.get("ns-eps", 1e-7),
+                        o.get("ns-eps-form", "added"))
+    if coeffs == "polar-express":
         return quintic(x, POLAR_EXPRESS, 1.02)
     return quintic(x, KELLER, 1.0)
 
@@ -148,19 +181,42 @@ def carry_clipped(state, g, d, kind, o):
     return clipped((1.0 - o["beta"]) * state["momentum"] + new * g, d, kind, o)
 
 
-def direction(name, state, g, o, t):
+def divided(u, state, o):
+    """The update over its own size in time, with the norm that it had."""
+    kind = o.get("second-moment", "none")
+    if kind == "none":
+        return u
+    b, eps = o.get("second-beta", 0.95), o.get("second-eps", 1e-10)
+    axis = {"rows": 1, "longer": int(u.shape[0] >= u.shape[1]), "elements": None}[kind]
+    mean = u * u if axis is None else (u * u).mean(axis=axis, keepdims=True)
+    state["second"] = b * state.get("second", 0.0) + (1.0 - b) * mean
+    out = u / (np.sqrt(state["second"]) + eps)
+    return out * np.linalg.norm(u) / np.linalg.norm(out)
+
+
+FUNCTION = {"muon": "polar", "muonclip": "polar", "normuon": "polar", "adamuon": "polar",
+            "muon2": "polar", "scion": "polar", "muonh": "polar", "musec": "hard",
+            "soft-musec": "soft", "mucon": "hard", "softmuon": "soft"}
+
+
+def direction(name, state, g, o, t, eta_share):
     """U of one matrix; the state moves on."""
-    if name in ("muon", "muonclip"):
-        return orthogonal(propose_momentum(state, g, o, t), o)
     if name in PROPOSE:
         return PROPOSE[name](state, g, o, t)
+    kind = o.get("function", "auto")
+    if kind == "auto":
+        kind = o.get("clip") if name == "spectra" else FUNCTION[name]
+    if kind == "sharp":
+        kind, o = "soft", {"sharpness": 4, **o}
     x = PROPOSE[o.get("base", "sgdm")](state, g, o, t)
-    d = threshold(x if name == "spectra" else state["momentum"], o)
-    kind = {"spectra": o.get("clip"), "musec": "hard", "soft-musec": "soft"}[name]
-    if name == "spectra":
-        u = clipped(x, d, kind, o)
-    else:
-        u = carry_clipped(state, g, d, kind, o)
+    if kind == "polar":
+        return divided(orthogonal(x, o), state, o)
+    stores = name in ("musec", "soft-musec")
+    d = threshold(state["momentum"] if stores else x, o)
+    if t <= o.get("threshold-warmup", 0):
+        d = d / eta_share
+    u = carry_clipped(state, g, d, kind, o) if stores else clipped(x, d, kind, o)
+    u = divided(u, state, o)
     return u / d if o.get("update-scale") == "unit" else u
 
 
@@ -170,7 +226,8 @@ def direction(name, state, g, o, t):
 def shape_factor(shape, rule):
     m, n = shape
     return {"none": 1.0, "keller": np.sqrt(max(1.0, m / n)), "moonlight": 0.2 * np.sqrt(max(m, n)),
-            "mup": np.sqrt(m / n), "rms": np.sqrt(max(m, n)), "normuon": 0.2 * np.sqrt(m * n)}[rule]
+            "mup": np.sqrt(m / n), "rms": np.sqrt(max(m, n)),
+            "fixed-rms": 0.2 * np.sqrt(m * n)}[rule]
 
 
 def decayed(w, u, o, form, base, eta, c):
@@ -187,9 +244,13 @@ def one_step(name, w, g, state, o, t, base, lr_factor):
     form = o.get("decay-form", "coupled" if name == "adam" else "decoupled")
     if form == "coupled":
         g = g + o.get("weight-decay", 0.0) * w
-    u = direction(name, state, g, o, t)
+    u = direction(name, state, g, o, t, base / o["lr"])
     rule = o.get("shape-rule", "none")
-    c = shape_factor(w.shape, rule) / (np.linalg.norm(u) if rule == "normuon" else 1.0)
+    c = shape_factor(w.shape, rule) / (np.linalg.norm(u) if rule == "fixed-rms" else 1.0)
+    if form == "hyperball":
+        size = np.linalg.norm(w)
+        moved = w - eta * size * u / np.linalg.norm(u)
+        return size * moved / np.linalg.norm(moved)
     moved = decayed(w, u, o, form, base, eta, c) - eta * c * u
     return (1.0 - eta * o["weight-decay"]) * moved if form == "after" else moved
 
@@ -215,7 +276,7 @@ DECAY = {"decoupled": 0.8, "independent": 0.03, "lr2": 8, "cautious": 0.8, "caut
 
 
 def momentum_cases():
-    for rule in ("none", "keller", "moonlight", "mup", "rms", "normuon"):
+    for rule in ("none", "keller", "moonlight", "mup", "rms", "fixed-rms"):
         for shape in SHAPES:
             yield "muon." + rule, "muon", shape, 1, {**MOMENTUM, "shape-rule": rule}
     for form, wd in DECAY.items():
@@ -275,6 +336,56 @@ def other_cases():
     for shape in ("6x9", "9x6"):
         yield "lion", "lion", shape, 0.5, LION
     yield "lion.coupled", "lion", "7x7", 1, {**LION, "decay-form": "coupled"}
+
+
+# What these optimizers set by themselves (core/optimizers.c).
+OWN = {
+    "normuon": {"second-moment": "rows", "ns-coeffs": "polar-express", "nesterov": "yes",
+                "momentum-init": "zero", "shape-rule": "keller", "decay-form": "cautious"},
+    "adamuon": {"second-moment": "elements", "second-beta": 0.999, "second-eps": 1e-8,
+                "nesterov": "yes", "momentum-init": "zero", "shape-rule": "fixed-rms"},
+    "muon2": {"base": "adamw", "ns-iters": 3, "shape-rule": "moonlight"},
+    "scion": {"momentum-init": "zero", "shape-rule": "mup"},
+    "muonh": {"decay-form": "hyperball"},
+    "mucon": {},
+    "softmuon": {"update-scale": "unit"},
+}
+
+
+def field_cases():
+    """Optimizers of the field as they are, and compositions of parts."""
+    for shape in SHAPES:
+        for name, own in OWN.items():
+            some = ADAM if name == "muon2" else MOMENTUM
+            more = {"ns-mode": "exact"} if name == "softmuon" else {}
+            more.update({"threshold": 0.7} if name in ("mucon", "softmuon") else {})
+            yield name, name, shape, 1, {**some, **own, **more}
+        for kind in ("rows", "longer", "elements"):
+            o = {**MOMENTUM, "second-moment": kind, "second-beta": 0.8, "threshold": 0.5}
+            yield "soft-musec." + kind, "soft-musec", shape, 1, o
+            yield "muon." + kind, "muon", shape, 1, {**o, "shape-rule": "fixed-rms"}
+    for coeffs in SETS:
+        yield "muon." + coeffs, "muon", "6x9", 1, {**MOMENTUM, "ns-coeffs": coeffs}
+    for form in ("added", "floor"):
+        yield "muon.eps-" + form, "muon", "9x6", 1, {**MOMENTUM, "ns-eps": 2.0,
+                                                     "ns-eps-form": form}
+    bases = {"sgdm": MOMENTUM, "adamw": ADAM, "signum": MOMENTUM, "ademamix": MIX, "lion": LION}
+    for i, (base, some) in enumerate(bases.items()):
+        for k, function in enumerate(("polar", "soft", "sharp", "hard")):
+            o = {**some, "base": base, "function": function, "ns-mode": "exact", "threshold": 0.9}
+            kind = ("none", "rows", "longer", "elements")[(i + k) % 4]
+            title = "mix.%s.%s" % (base, function)
+            shape = list(SHAPES)[(i + k) % 3]
+            yield title, "spectra", shape, 1, {**o, "second-moment": kind}
+    o = {**MOMENTUM, "threshold": 0.5, "nesterov": "yes", "second-moment": "rows"}
+    yield "musec.all", "musec", "9x6", 1, {**o, "shape-rule": "keller", "decay-form": "cautious"}
+    yield "soft-musec.ball", "soft-musec", "6x9", 1, {**o, "decay-form": "hyperball"}
+    yield "soft-musec.sharp4", "soft-musec", "6x9", 1, {**o, "function": "sharp"}
+    yield "sgdm.ball", "sgdm", "7x7", 0.5, {**MOMENTUM, "decay-form": "hyperball"}
+    warm = {**MOMENTUM, "clip": "soft", "base": "sgdm", "threshold-warmup": 5}
+    yield "spectra.warm", "spectra", "6x9", 1, {**warm, "threshold": 0.5, "ns-mode": "exact"}
+    yield "spectra.warm-rms", "spectra", "9x6", 1, {**warm, "threshold": "rms:0.5",
+                                                    "ns-mode": "exact", "update-scale": "unit"}
 
 
 CLIPS = {"musec": {"threshold": 1.5}, "soft": {"threshold": 1.5},
@@ -401,7 +512,7 @@ def check_case(case, ws, state, w0, grads, name, o, factor):
     """The case must depend on its decay, and stay away from decisions that rounding makes."""
     assert all(np.isfinite(w).all() for w in ws), case
     none = {"weight-decay": 0.0, "aux-weight-decay": 0.0}
-    if o.get("decay-form") == "frank-wolfe":  # which has no lambda: decoupled with 0 is no decay
+    if o.get("decay-form") in ("frank-wolfe", "hyperball"):  # no lambda: decoupled with 0
         none["decay-form"] = "decoupled"
     without, _ = trajectory(name, w0, grads, {**o, **none}, factor)
     effect = np.linalg.norm(without[-1] - ws[-1]) / np.linalg.norm(ws[-1])
@@ -442,7 +553,7 @@ def main():
         inputs[shape] = draw(m, n), [draw(m, n) for _ in range(STEPS)]
         records[shape + ".W0"] = inputs[shape][0]
         records[shape + ".G"] = np.vstack(inputs[shape][1])
-    for generator in (momentum_cases, other_cases, all_clip_cases):
+    for generator in (momentum_cases, other_cases, all_clip_cases, field_cases):
         for title, name, shape, factor, o in generator():
             case = title + "." + shape
             assert case + ".W" not in records, case

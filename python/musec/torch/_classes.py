@@ -15,8 +15,12 @@ from .. import _registry as R
 from ._optimizer import MusecOptimizer
 
 
-def _clips(defaults: dict[str, Any]) -> bool:
-    return "threshold" in defaults
+def _clips(optimizer: str) -> bool:
+    return R.reads(R.new_config(optimizer), "threshold")
+
+
+# Those that are torch.optim.Muon, with its names and defaults.
+_TORCH_MUON = ("muon", "muonclip")
 
 
 def make_class(optimizer: str, summary: str) -> type[MusecOptimizer]:
@@ -25,7 +29,7 @@ def make_class(optimizer: str, summary: str) -> type[MusecOptimizer]:
     defaults = dict(library)
     defaults["nonfinite"] = None
     notes = []
-    if _clips(library):
+    if _clips(optimizer):
         # A threshold that follows the momentum, steps of Muon's size, and a converged clip.
         ours = {
             "threshold": "rms:1",
@@ -39,7 +43,7 @@ def make_class(optimizer: str, summary: str) -> type[MusecOptimizer]:
             "Defaults are those for a learning rate of Muon's and gradients of any scale; the "
             f"paper's are {was}: pass **{R.class_name(optimizer)}.paper."
         )
-    if "ns_coefficients" in library:
+    if optimizer in _TORCH_MUON:
         # torch.optim.Muon's own defaults
         defaults.update(
             lr=1e-3,
@@ -48,6 +52,7 @@ def make_class(optimizer: str, summary: str) -> type[MusecOptimizer]:
             nesterov=True,
             adjust_lr_fn=None,
             momentum_init="zero",
+            ns_eps_form="floor",
         )
         notes.append("Names, defaults and learning rate are those of torch.optim.Muon.")
     first = (
@@ -61,9 +66,9 @@ def make_class(optimizer: str, summary: str) -> type[MusecOptimizer]:
         "adjust_lr_fn",
     )
     positional = [name for name in first if name in defaults or name == "eps"]
-    if "ns_coefficients" not in defaults:
+    if optimizer not in _TORCH_MUON:
         positional = ["lr"]
-    elif "eps" not in defaults:
+    else:
         defaults["eps"] = 1e-7
     own = {"maximize": False, "capturable": False}
     kinds = inspect.Parameter
@@ -96,9 +101,9 @@ def make_class(optimizer: str, summary: str) -> type[MusecOptimizer]:
         params = settings.pop("params")
         settings.pop("self")
         group, share = settings.pop("process_group"), settings.pop("share")
-        if "eps" in settings and "eps" not in library:
-            if settings.pop("eps") != 1e-7:
-                raise L.InvalidArgument(f"eps: {name} has 1e-7 built in")
+        if optimizer in _TORCH_MUON:
+            settings["ns_eps"] = settings["ns_eps"] or settings.pop("eps")
+            settings.pop("eps", None)
         if settings.get("adjust_lr_fn", "") is None:
             settings["adjust_lr_fn"] = "original"
         MusecOptimizer.__init__(self, params, settings, group, share)
@@ -127,7 +132,7 @@ def make_class(optimizer: str, summary: str) -> type[MusecOptimizer]:
             for k in ("threshold", "update_scale", "ns_mode", "adjust_lr_fn")
             if k in library
         }
-        if _clips(library)
+        if _clips(optimizer)
         else {}
     )
     members = {
@@ -158,7 +163,9 @@ def _from_torch_muon(cls: Any, /, optimizer: torch.optim.Optimizer, **settings: 
         if "param_names" in group:
             params = list(zip(group["param_names"], params))
         mine = {k: v for k, v in group.items() if k in known and k not in ("params", "eps")}
-        mine.update((k, v) for k, v in settings.items() if k in known)
+        mine.update((k, v) for k, v in settings.items() if k in known and k != "eps")
+        if "ns_eps" in known and group.get("eps"):
+            mine.setdefault("ns_eps", group["eps"])
         groups.append({**mine, "params": params})
     made = cls(groups, **settings)
     with torch.no_grad():

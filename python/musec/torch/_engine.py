@@ -50,7 +50,30 @@ _is_contiguous = torch.Tensor.is_contiguous
 _is_neg = torch.Tensor.is_neg
 _codes = {dtype: code for code, dtype in _torch_dtypes.items() if code != L.I16}
 # PyTorch's names of the library's state; others keep their own.
-_state_names = {"momentum": "momentum_buffer", "m": "exp_avg", "v": "exp_avg_sq"}
+_state_names = {
+    "momentum": "momentum_buffer",
+    "m": "exp_avg",
+    "v": "exp_avg_sq",
+    "second": "second_momentum_buffer",
+}
+
+
+def _spread(part: torch.Tensor, n: int) -> torch.Tensor:
+    """Matrices of n elements in all from one number for each row, or column, or from themselves.
+    It is a view, not a copy."""
+    if part.numel() == n:
+        return part
+    *stack, rows, cols = part.shape
+    each = n // (math.prod(stack) * (rows if cols == 1 else cols))
+    return part.expand(*stack, rows, each) if cols == 1 else part.expand(*stack, each, cols)
+
+
+def _gathered(whole: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
+    """What _spread made `whole` of, in the shape of the part."""
+    if part.numel() == whole.numel():
+        return whole.reshape(part.shape)
+    rows, cols = part.shape
+    return whole.reshape(rows, -1)[:, :1] if cols == 1 else whole.reshape(-1, cols)[:1]
 
 
 class _Memory:
@@ -452,14 +475,14 @@ class Engine:
             whole = name in ("average", "low", "master")
             stack = self._view(index, 0 if whole else -1, name)
             if stack is not None and (whole or entry.layout.in_order()):
-                value = stack.reshape(entry.weight.shape)
+                value = _spread(stack, entry.weight.numel()).reshape(entry.weight.shape)
             else:
                 parts = self._parts(index, name)
                 value = torch.zeros(
                     entry.weight.shape, dtype=parts[0].dtype, device=parts[0].device
                 )
                 for to, part in zip(entry.layout.parts(value), parts):
-                    to.copy_(part.reshape(to.shape))
+                    to.copy_(_spread(part, to.numel()).reshape(to.shape))
             found[_state_names.get(name, name)] = value
         return found
 
@@ -473,6 +496,8 @@ class Engine:
                 if name == "master":
                     self._parts(index, name)[0].copy_(entry.dense.reshape(-1, *entry.dense.shape))
                 continue
+            if name == "second" and value.dim() == 2 and 1 in value.shape:
+                value = value.expand(entry.weight.shape)  # as NorMuon's authors have it
             if tuple(value.shape) != tuple(entry.weight.shape):
                 raise L.InvalidArgument(
                     f"{entry.name}: the loaded {_state_names.get(name, name)} has shape "
@@ -483,7 +508,7 @@ class Engine:
             whole = name in ("average", "low", "master")
             sources = [value] if whole else entry.layout.parts(value)
             for to, source in zip(parts, sources):
-                to.copy_(source.reshape(to.shape))
+                to.copy_(_gathered(source, to))
         self.check(self._lib.musec_optim_state_changed(self._opt, index))
         self.check(self._lib.musec_optim_set_steps(self._opt, index, steps))
 
