@@ -2,6 +2,7 @@
 #include "model/layout.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/size.h"
@@ -30,6 +31,56 @@ static musec_status check_range(ms_error *e, const char *name, int64_t value, in
     return MUSEC_OK;
 }
 
+bool ms_gpt_has_skips(const ms_gpt_config *cfg)
+{
+    bool any = false;
+    for (int64_t l = 0; l < cfg->layers; l++)
+        any = any || cfg->skip_from[l] != 0;
+    return any;
+}
+
+bool ms_gpt_keeps(const ms_gpt_config *cfg, int64_t layer)
+{
+    bool keeps = cfg->backout == layer + 1;
+    for (int64_t l = 0; l < cfg->layers; l++)
+        keeps = keeps || cfg->skip_from[l] == layer + 1;
+    return keeps;
+}
+
+int64_t ms_gpt_tables(const ms_gpt_config *cfg)
+{
+    int64_t n = 0;
+    for (int64_t l = 0; l < cfg->layers; l++)
+        n = ms_max_i64(n, cfg->value_table[l]);
+    return n;
+}
+
+static bool has_gates(const ms_gpt_config *cfg)
+{
+    return cfg->head_gates || cfg->smear || ms_gpt_has_skips(cfg) || ms_gpt_tables(cfg) > 0;
+}
+
+/* What layers read from tables and from other layers. */
+static musec_status check_sources(ms_error *e, const ms_gpt_config *cfg)
+{
+    for (int64_t l = 0; l < MS_GPT_LAYERS; l++) {
+        const int64_t table = cfg->value_table[l], from = cfg->skip_from[l];
+        if (l >= cfg->layers && (table > 0 || from > 0))
+            return ms_fail(e, MUSEC_EINVAL,
+                           "%s names layer %lld; the last of the %lld layers is %lld",
+                           table > 0 ? "value_tables" : "skips", (long long)l,
+                           (long long)cfg->layers, (long long)cfg->layers - 1);
+        if (table > MS_GPT_TABLES)
+            return ms_fail(e, MUSEC_EINVAL, "value_tables names table %lld; the last is %d",
+                           (long long)table - 1, MS_GPT_TABLES - 1);
+        if (from > l)
+            return ms_fail(e, MUSEC_EINVAL,
+                           "skips takes layer %lld to layer %lld; it must be an earlier one",
+                           (long long)from - 1, (long long)l);
+    }
+    return MUSEC_OK;
+}
+
 musec_status ms_gpt_check(ms_error *e, const ms_gpt_config *cfg)
 {
     const struct {
@@ -46,7 +97,13 @@ musec_status ms_gpt_check(ms_error *e, const ms_gpt_config *cfg)
         { "tied", cfg->tied, 0, 1 },
         { "head_gates", cfg->head_gates, 0, 1 },
         { "x0_mix", cfg->x0_mix, 0, 1 },
-        { "gate_width", cfg->gate_width, 1, cfg->head_gates ? cfg->width : SIDE_MAX },
+        { "gate_width", cfg->gate_width, 1, has_gates(cfg) ? cfg->width : SIDE_MAX },
+        { "embed2", cfg->embed2, 0, 1 },
+        { "smear", cfg->smear, 0, 1 },
+        { "attn_scales", cfg->attn_scales, 0, 1 },
+        { "key_offset", cfg->key_offset, 0, 1 },
+        { "backout", cfg->backout, 0, cfg->layers },
+        { "spare", cfg->spare, 0, SIDE_MAX },
         { "activation", cfg->activation, MS_ACTIVATION_RELU2, MS_ACTIVATION_GELU },
         { "cap", cfg->cap, MS_CAP_NONE, MS_CAP_SIGMOID },
         { "rope_adjacent", cfg->rope_adjacent, 0, 1 },
@@ -70,9 +127,13 @@ musec_status ms_gpt_check(ms_error *e, const ms_gpt_config *cfg)
         { "init_embed", cfg->init_embed, 0.0 },
         { "init_head", cfg->init_head, 0.0 },
         { "init_residual", cfg->init_residual, 0.0 },
+        { "init_embed2", cfg->init_embed2, 0.0 },
+        { "init_values", cfg->init_values, 0.0 },
     };
     musec_status st = MUSEC_OK;
 
+    if (cfg->embed2 && !cfg->x0_mix)
+        return ms_fail(e, MUSEC_EINVAL, "embed2 needs x0_mix, which mixes it into the layers");
     for (size_t i = 0; i < COUNT(whole); i++)
         TRY(check_range(e, whole[i].name, whole[i].value, whole[i].min, whole[i].max));
     for (size_t i = 0; i < COUNT(real); i++)
@@ -85,6 +146,7 @@ musec_status ms_gpt_check(ms_error *e, const ms_gpt_config *cfg)
     TRY(check_range(e, "heads * head", cfg->heads * cfg->head, 1, SIDE_MAX));
     if (cfg->rope_share > 1.0)
         return ms_fail(e, MUSEC_EINVAL, "rope_share is %g; it must be at most 1", cfg->rope_share);
+    st = check_sources(e, cfg);
 done:
     return st;
 }
@@ -127,7 +189,7 @@ static ms_vec take_vec(ms_carver *c, int64_t n)
 void ms_gpt_carve_weights(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype,
                           ms_gpt_weights *out)
 {
-    const int64_t a = cfg->heads * cfg->head, w = cfg->width;
+    const int64_t a = cfg->heads * cfg->head, w = cfg->width, g = cfg->gate_width;
     const bool    is_copy = ms_dtype_accum(dtype) != dtype;
     *out                  = (ms_gpt_weights){ 0 };
     for (int64_t l = 0; l < cfg->layers; l++) {
@@ -139,9 +201,21 @@ void ms_gpt_carve_weights(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dt
         y->o                = take_mat(c, dtype, 1, w, a);
         y->up               = take_mat(c, dtype, 1, cfg->mlp, w);
         y->down             = take_mat(c, dtype, 1, cfg->mlp, w);
-        if (cfg->head_gates) y->gate = take_mat(c, dtype, 1, cfg->heads, cfg->gate_width);
-        if (cfg->x0_mix && !is_copy) y->mix = take_mat(c, dtype, 1, 1, 2);
+        if (cfg->head_gates) y->gate = take_mat(c, dtype, 1, cfg->heads, g);
+        if (cfg->value_table[l]) y->value_gate = take_mat(c, dtype, 1, cfg->heads, g);
+        if (cfg->skip_from[l]) y->skip_gate = take_mat(c, dtype, 1, 1, g);
+        if (is_copy) continue; /* of the scalars there are none */
+        if (cfg->x0_mix) y->mix = take_mat(c, dtype, 1, 1, cfg->embed2 ? 3 : 2);
+        if (cfg->attn_scales) y->scales = take_mat(c, dtype, 1, 1, 2);
+        if (cfg->skip_from[l]) y->skip = take_mat(c, dtype, 1, 1, 1);
     }
+    if (cfg->smear) out->smear_gate = take_mat(c, dtype, 1, 1, g);
+    if (cfg->smear && !is_copy) out->smear = take_mat(c, dtype, 1, 1, 1);
+    if (cfg->backout && !is_copy) out->backout = take_mat(c, dtype, 1, 1, 1);
+    if (cfg->spare && !is_copy) out->spare = take_mat(c, dtype, 1, 1, cfg->spare);
+    for (int64_t t = 0; t < ms_gpt_tables(cfg); t++)
+        out->value[t] = take_mat(c, dtype, 1, cfg->vocab, a);
+    if (cfg->embed2) out->embed2 = take_mat(c, dtype, 1, cfg->vocab, w);
     out->head  = take_mat(c, dtype, 1, cfg->vocab, w);
     out->embed = cfg->tied ? out->head : take_mat(c, dtype, 1, cfg->vocab, w);
 }
@@ -154,18 +228,61 @@ int64_t ms_gpt_chunk(const ms_gpt_config *cfg, int64_t max_tokens, int64_t logit
 }
 
 static void carve_layer(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype, int64_t tokens,
-                        ms_layer_acts *out)
+                        int64_t l, ms_layer_acts *out)
 {
-    const int64_t a = cfg->heads * cfg->head, w = cfg->width;
-    out->x     = take_mat(c, dtype, 1, tokens, w);
-    out->mixed = cfg->x0_mix ? take_mat(c, dtype, 1, tokens, w) : out->x;
+    const int64_t     a = cfg->heads * cfg->head, w = cfg->width;
+    const musec_dtype wide = ms_dtype_accum(dtype);
+    out->x                 = take_mat(c, dtype, 1, tokens, w);
+    if (cfg->skip_from[l]) {
+        out->skipped = take_mat(c, dtype, 1, tokens, w);
+        out->skip_s  = take_mat(c, wide, 1, tokens, 1);
+    } else {
+        out->skipped = out->x;
+    }
+    out->mixed = cfg->x0_mix ? take_mat(c, dtype, 1, tokens, w) : out->skipped;
     out->qkv   = take_mat(c, dtype, 1, tokens, 3 * a);
     out->qk    = take_mat(c, dtype, 1, tokens, 2 * a);
     out->y     = take_mat(c, dtype, 1, tokens, a);
-    out->lse   = take_mat(c, ms_dtype_accum(dtype), cfg->heads, 1, tokens);
+    out->lse   = take_mat(c, wide, cfg->heads, 1, tokens);
     if (cfg->head_gates) out->s = take_mat(c, dtype, 1, tokens, cfg->heads);
     out->mid = take_mat(c, dtype, 1, tokens, w);
     out->h   = take_mat(c, dtype, 1, tokens, cfg->mlp);
+    if (cfg->value_table[l]) out->value_s = take_mat(c, wide, 1, tokens, cfg->heads);
+    if (ms_gpt_keeps(cfg, l)) out->dkept = take_mat(c, dtype, 1, tokens, w);
+}
+
+/* What the parts beyond the plain model need, once for all layers. */
+static void carve_parts(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype, int64_t n,
+                        ms_gpt_acts *out)
+{
+    const int64_t     a = cfg->heads * cfg->head, w = cfg->width;
+    const int64_t     most  = ms_max_i64(cfg->heads, 4); /* coefficients of a row */
+    const musec_dtype wide  = ms_dtype_accum(dtype);
+    const bool        skips = ms_gpt_has_skips(cfg), tables = ms_gpt_tables(cfg) > 0;
+    ms_mat *const     coefs[] = { &out->sig, &out->coef, &out->dcoef, &out->dsig };
+
+    if (cfg->x0_mix || skips) out->dx0 = take_mat(c, dtype, 1, n, w);
+    if (cfg->embed2) {
+        out->x02  = take_mat(c, dtype, 1, n, w);
+        out->dx02 = take_mat(c, dtype, 1, n, w);
+    }
+    if (cfg->backout) out->final = take_mat(c, dtype, 1, n, w);
+    if (cfg->attn_scales) out->scaled = take_mat(c, dtype, 1, n, w);
+    if (cfg->head_gates || cfg->attn_scales) out->gated = take_mat(c, dtype, 1, n, a);
+    if (cfg->head_gates) out->ds = take_mat(c, dtype, 1, n, cfg->heads);
+    if (cfg->key_offset) out->shifted = take_mat(c, dtype, 1, n, a);
+    if (tables) {
+        out->ve       = take_mat(c, dtype, 1, n, a);
+        out->dve      = take_mat(c, dtype, 1, n, a);
+        out->value_ds = take_mat(c, dtype, 1, n, cfg->heads);
+    }
+    if (!(cfg->embed2 || cfg->backout || cfg->attn_scales || tables || skips || cfg->smear)) return;
+    for (size_t i = 0; i < COUNT(coefs); i++)
+        *coefs[i] = take_mat(c, wide, 1, n, most);
+    out->ones   = take_mat(c, wide, 1, n, 1);
+    out->scalar = take_mat(c, wide, 1, 1, 4);
+    out->ds16   = take_mat(c, dtype, 1, n, 1);
+    if (cfg->smear) out->smear_s = take_mat(c, wide, 1, n, 1);
 }
 
 void ms_gpt_carve_acts(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype,
@@ -175,7 +292,7 @@ void ms_gpt_carve_acts(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype
     const int64_t pairs = ms_gpt_rope_pairs(cfg);
     *out                = (ms_gpt_acts){ 0 };
     for (int64_t l = 0; l < cfg->layers; l++)
-        carve_layer(c, cfg, dtype, n, &out->layer[l]);
+        carve_layer(c, cfg, dtype, n, l, &out->layer[l]);
     out->x     = take_mat(c, dtype, 1, n, w);
     out->norm  = take_mat(c, dtype, 1, n, w);
     out->dx    = take_mat(c, dtype, 1, n, w);
@@ -184,11 +301,7 @@ void ms_gpt_carve_acts(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype
     out->dy    = take_mat(c, dtype, 1, n, a);
     out->dqkv  = take_mat(c, dtype, 1, n, 3 * a);
     out->dqk   = take_mat(c, dtype, 1, n, 2 * a);
-    if (cfg->x0_mix) out->dx0 = take_mat(c, dtype, 1, n, w);
-    if (cfg->head_gates) {
-        out->gated = take_mat(c, dtype, 1, n, a);
-        out->ds    = take_mat(c, dtype, 1, n, cfg->heads);
-    }
+    carve_parts(c, cfg, dtype, n, out);
     out->logits    = take_mat(c, dtype, 1, ms_gpt_chunk(cfg, n, logits_chunk), cfg->vocab);
     out->cos       = take_mat(c, ms_dtype_accum(dtype), 1, n, pairs);
     out->sin       = take_mat(c, ms_dtype_accum(dtype), 1, n, pairs);
@@ -202,6 +315,24 @@ void ms_gpt_carve_acts(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype
 
 /* ---- counts ---------------------------------------------------------------------------------- */
 
+/* Adds up the parameters by their role. */
+static musec_status count_params(ms_error *e, const ms_gpt_config *cfg, ms_gpt_sizes *out)
+{
+    size_t         n;
+    ms_gpt_tensor *list = ms_gpt_shapes(cfg, &n);
+
+    if (list == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
+    for (size_t i = 0; i < n; i++) {
+        int64_t *to = &out->n_matrix;
+        if (list[i].role == MUSEC_ROLE_EMBED) to = &out->n_embed;
+        if (list[i].role == MUSEC_ROLE_HEAD) to = &out->n_head;
+        if (list[i].role == MUSEC_ROLE_VECTOR) to = &out->n_vector;
+        *to += list[i].weight.rows * list[i].weight.cols;
+    }
+    free(list);
+    return MUSEC_OK;
+}
+
 musec_status ms_gpt_measure(ms_error *e, const ms_gpt_config *cfg, musec_dtype dtype,
                             int64_t max_tokens, int64_t logits_chunk, ms_gpt_sizes *out)
 {
@@ -209,7 +340,6 @@ musec_status ms_gpt_measure(ms_error *e, const ms_gpt_config *cfg, musec_dtype d
     ms_carver         weights = { 0 }, copies = { 0 }, acts = { 0 };
     ms_gpt_weights    all;
     ms_gpt_acts       made;
-    int64_t           a, w;
     musec_status      st;
 
     TRY(ms_gpt_check(e, cfg)); /* before anything is multiplied */
@@ -219,19 +349,13 @@ musec_status ms_gpt_measure(ms_error *e, const ms_gpt_config *cfg, musec_dtype d
     ms_gpt_carve_acts(&acts, cfg, dtype, max_tokens, logits_chunk, &made);
     if (weights.overflow || copies.overflow || acts.overflow)
         return ms_fail(e, MUSEC_EINVAL, "a model of this size does not fit an address space");
-    a    = cfg->heads * cfg->head;
-    w    = cfg->width;
     *out = (ms_gpt_sizes){
-        .n_matrix = cfg->layers * (4 * a * w + 2 * cfg->mlp * w),
-        .n_head   = cfg->vocab * w,
-        .n_embed  = cfg->tied ? 0 : cfg->vocab * w,
-        .n_vector = cfg->layers *
-                    ((cfg->head_gates ? cfg->heads * cfg->gate_width : 0) + (cfg->x0_mix ? 2 : 0)),
         .weights     = weights.used,
         .copies      = copies.used,
         .grads       = weights.used,
         .activations = acts.used,
     };
+    st = count_params(e, cfg, out);
 done:
     return st;
 }

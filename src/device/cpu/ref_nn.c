@@ -259,6 +259,63 @@ static musec_status ref_mix_grad(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_
     return MUSEC_OK;
 }
 
+static double coef_at(ms_mat coef, int64_t b, int64_t i)
+{
+    return coef.data == NULL ? 1.0 : ms_at(coef, 0, coef.rows == 1 ? 0 : i, b);
+}
+
+static bool is_term(const ms_blend_term *t, ms_mat out)
+{
+    const ms_mat c = t->coef;
+    return is_like(t->x, out) && (c.data == NULL || is_one(c, c.rows == 1 ? 1 : out.rows, out.count,
+                                                           ms_dtype_accum(out.dtype)));
+}
+
+static musec_status ref_blend(ms_device *d, const ms_blend_term *terms, int n, ms_mat out)
+{
+    assert(n >= 1 && n <= MS_BLEND_TERMS);
+    for (int k = 0; k < n; k++)
+        assert(is_term(&terms[k], out));
+    foreach (out) {
+        double sum = 0.0;
+        for (int k = 0; k < n; k++)
+            sum += coef_at(terms[k].coef, b, i) * ms_at(terms[k].x, b, i, j);
+        ms_put(out, b, i, j, sum);
+    }
+    return MUSEC_OK;
+}
+
+static void blend_grad_term(const ms_blend_term *t, const ms_blend_grad *g, ms_mat dout, int64_t b,
+                            int64_t i)
+{
+    const double c   = coef_at(t->coef, b, i);
+    double       sum = 0.0;
+    for (int64_t j = 0; j < dout.cols; j++) {
+        const double dy = ms_at(dout, b, i, j);
+        if (g->dcoef.data != NULL) sum += dy * ms_at(t->x, b, i, j);
+        if (g->dx.data != NULL)
+            ms_put(g->dx, b, i, j, (g->adds ? ms_at(g->dx, b, i, j) : 0.0) + c * dy);
+    }
+    if (g->dcoef.data != NULL) ms_put(g->dcoef, 0, i, b, sum);
+}
+
+static musec_status ref_blend_grad(ms_device *d, const ms_blend_term *terms,
+                                   const ms_blend_grad *grads, int n, ms_mat dout)
+{
+    assert(n >= 1 && n <= MS_BLEND_TERMS);
+    for (int k = 0; k < n; k++) {
+        assert(is_term(&terms[k], dout));
+        assert(grads[k].dx.data == NULL || is_like(grads[k].dx, dout));
+        assert(grads[k].dcoef.data == NULL ||
+               is_one(grads[k].dcoef, dout.rows, dout.count, ms_dtype_accum(dout.dtype)));
+    }
+    for (int64_t b = 0; b < dout.count; b++)
+        for (int64_t i = 0; i < dout.rows; i++)
+            for (int k = 0; k < n; k++)
+                blend_grad_term(&terms[k], &grads[k], dout, b, i);
+    return MUSEC_OK;
+}
+
 /* ---- attention ------------------------------------------------------------------------------- */
 
 static double dot(ms_mat x, int64_t i, ms_mat y, int64_t j, int64_t h)
@@ -456,5 +513,7 @@ void ms_ref_nn_ops(ms_device_ops *table)
     table->gate_grad           = ref_gate_grad;
     table->mix                 = ref_mix;
     table->mix_grad            = ref_mix_grad;
+    table->blend               = ref_blend;
+    table->blend_grad          = ref_blend_grad;
     table->xent                = ref_xent;
 }
