@@ -43,13 +43,16 @@ typedef struct exporter {
 static musec_status open_run(ms_error *e, const ms_export_setup *setup, exporter *x,
                              ms_export_result *out)
 {
-    char         path[MS_PATH_MAX];
+    char         path[MS_PATH_MAX], parts[MS_PARTS_TEXT];
     ms_schedule  schedule;
     ms_step_plan plan;
     musec_status st;
 
     TRY(ms_checkpoint_find(e, setup->run, setup->step, &x->checkpoint, out->warning));
     TRY(ms_train_checkpoint_config(e, &x->checkpoint, &x->config));
+    if (ms_train_parts(&x->config, parts))
+        TRY(ms_fail(e, MUSEC_ENOTSUP, "%s: the file of an exported model has no %.300s", setup->run,
+                    parts));
     TRY(ms_schedule_make(e, &x->config, &schedule));
     plan     = ms_schedule_at(&schedule, x->checkpoint.step > 0 ? x->checkpoint.step - 1 : 0);
     x->model = (ms_hf_model){

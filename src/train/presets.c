@@ -90,11 +90,32 @@ static const char *const wide[] = {
     "steps=8040",       "batch=1048576", wide_stages, NULL,
 };
 
+/* The paper's models in full: what OF_MEDIUM_AND_WIDE leaves out.  The three spare parameters fill the
+ * scalars of the code base up to a multiple of eight, and the paper counts them. */
+#define IN_FULL                                                                        \
+    "embed2=yes", "smear=yes", "skips=9:6,10:4,11:2", "backout=11", "attn_scales=yes", \
+        "value_tables=0:0,1:1,2:2,3:3,4:4,11:0,12:1,13:2,14:3,15:4", "key_offset=yes", \
+        "yarn=1664", "lr_tables=75", "lr_scalars=5", "spare=3"
+
+static const char *const medium_full[] = {
+    OF_MEDIUM_AND_WIDE, IN_FULL,        "width=1024", "heads=8",     "mlp=4096",
+    "steps=4740",       "batch=524288", "untie=785",  medium_stages, NULL,
+};
+
+static const char *const wide_full[] = {
+    OF_MEDIUM_AND_WIDE, IN_FULL,         "width=2048", "heads=16",  "mlp=8192",
+    "steps=8040",       "batch=1048576", "untie=1334", wide_stages, NULL,
+};
+
 const ms_preset ms_presets[] = {
     { "pico", "2 layers of 128: a run in seconds on two cores", pico },
     { "nano", "4 layers of 256: studies on a CPU", nano },
     { "small", "11 layers of 768, 1390 steps: the paper's", small },
     { "medium", "16 layers of 1024, 4740 steps: the paper's", medium },
     { "wide", "16 layers of 2048, 8040 steps: the paper's", wide },
+    { "medium-full", "medium with every part and table: the paper's 613 million parameters",
+      medium_full },
+    { "wide-full", "wide with every part and table: the paper's 1.63 billion parameters",
+      wide_full },
     { NULL, NULL, NULL },
 };
