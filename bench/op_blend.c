@@ -1,7 +1,7 @@
 /* op_blend.c - the operands and calls of blend and its gradient.
  *
- * Coefficients are one column per matrix of the stack.  All formulas are sums of products, so the op
- * on absolute values gives the size that errors are relative to; dcoef is a sum of n terms. */
+ * Coefficients are one column per matrix of the stack.  All formulas are sums of products, so the
+ * op on absolute values gives the size that errors are relative to; dcoef is a sum of n terms. */
 #include "op_network.h"
 
 enum coef_kind { COEF_ONE, COEF_ALL, COEF_ROWS }; /* none, one row for all, one per row */

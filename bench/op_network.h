@@ -1,4 +1,4 @@
-/* op_network.h - functions of op_attention.c, op_loss.c and op_blend.c for the rows of op_network.c. */
+/* op_network.h - functions of op_attention.c, op_loss.c and op_blend.c for op_network.c. */
 #ifndef MS_BENCH_OP_NETWORK_H
 #define MS_BENCH_OP_NETWORK_H
 

@@ -5,10 +5,10 @@
  * are stored one after the other on the way through a layer and back, and their errors are
  * independent, so a gradient is off by about sqrt(20 layers) times the mean error, and by more
  * where terms cancel: on `ref` by up to 2.7e-2 in bf16 and 3.7e-3 in f16.  The bounds leave room
- * for a device whose attention rounds its probabilities.  In the gradients of scalars, such as the mix
- * with x0, sums over the whole stream, terms cancel much more (8e-2, 2e-2), most in the scale of q, k and v, of which the norms
- * of q and k take two thirds away (0.21, 6e-3); in losses, sums over tokens,
- * errors cancel (6e-4, 9e-5). */
+ * for a device whose attention rounds its probabilities.  In the gradients of scalars, such as the
+ * mix with x0, sums over the whole stream, terms cancel much more (8e-2, 2e-2), most in the scale
+ * of q, k and v, as the norms of q and k undo it (0.21, 6e-3); in losses, sums over tokens, errors
+ * cancel (6e-4, 9e-5). */
 #include "check.h"
 
 #include <math.h>

@@ -147,8 +147,8 @@ typedef struct ms_rope {
 } ms_rope;
 
 /* A term of `blend`: coef x, where row i of matrix b has one coefficient: coef(i, b), coef(0, b) if
- * `coef` has one row, or 1 if it has no data.  coef is one matrix, (rows x count) or (1 x count), in
- * the accumulator dtype. */
+ * `coef` has one row, or 1 if it has no data.  coef is one matrix, (rows x count) or (1 x count),
+ * in the accumulator dtype. */
 enum { MS_BLEND_TERMS = 6 };
 typedef struct ms_blend_term {
     ms_mat coef, x;
@@ -299,8 +299,8 @@ typedef struct ms_device_ops {
                              ms_mat dy, ms_mat dw);
     /* out <- sum of n <= MS_BLEND_TERMS terms; out may be the x of any */
     musec_status (*blend)(ms_device *d, const ms_blend_term *terms, int n, ms_mat out);
-    /* dx <- coef dout (adds: dx += coef dout), dcoef(i, b) <- <dout, x> of row i of matrix b, for each
-     * term; the dx of the last term may be dout */
+    /* dx <- coef dout (adds: dx += coef dout), dcoef(i, b) <- <dout, x> of row i of matrix b, for
+     * each term; the dx of the last term may be dout */
     musec_status (*blend_grad)(ms_device *d, const ms_blend_term *terms, const ms_blend_grad *grads,
                                int n, ms_mat dout);
     /* loss[0] += sum l_t, loss[1] += sum of the terms k = 0 unweighted, rows in order; then logits

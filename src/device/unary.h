@@ -5,8 +5,8 @@
  * that type, which also gives 1 minus its value without loss.
  *
  * gelu is x / 2 (1 + tanh(z)), z = sqrt(2 / pi) (x + 0.044715 x^3), computed as x logistic(2 z):
- * nothing cancels where x is negative.  gelu_erf is x / 2 (1 + erf(x / sqrt(2))), computed in float64
- * by erfc for the same reason; it is for small matrices. */
+ * nothing cancels where x is negative.  gelu_erf is x / 2 (1 + erf(x / sqrt(2))), computed in
+ * float64 by erfc for the same reason; it is for small matrices. */
 #ifndef MS_DEVICE_UNARY_H
 #define MS_DEVICE_UNARY_H
 

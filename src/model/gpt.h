@@ -125,7 +125,8 @@ void         ms_gpt_destroy(ms_gpt *g);
 musec_status ms_gpt_init(ms_gpt *g, uint64_t seed);
 /* Updates the compute copies, if there are any, after others have written the weights. */
 musec_status ms_gpt_refresh(ms_gpt *g);
-/* Makes the embedding equal to the head, for passes that are tied; not of a model with one table. */
+/* Makes the embedding equal to the head, for passes that are tied; not of a model with one of
+ * both. */
 musec_status ms_gpt_tie(ms_gpt *g);
 
 size_t               ms_gpt_n_params(const ms_gpt *g);

@@ -1,9 +1,9 @@
 /* pass.h - what the files of the forward and backward pass share: the model, and its parts.
  *
- * The parts that go beyond the plain model are in parts.c, both ways.  Most are a blend of rows (see
- * device.h) whose coefficients come from a gate: a small product, the logistic function, a scalar.
- * Logits and coefficients of gates have the accumulator dtype; logits are kept, the rest is
- * recomputed by the backward pass. */
+ * The parts that go beyond the plain model are in parts.c, both ways.  Most are a blend of rows
+ * (see device.h) whose coefficients come from a gate: a small product, the logistic function, a
+ * scalar.  Logits and coefficients of gates have the accumulator dtype; logits are kept, the rest
+ * is recomputed by the backward pass. */
 #ifndef MS_MODEL_PASS_H
 #define MS_MODEL_PASS_H
 
@@ -46,7 +46,7 @@ bool     ms_is_long(const ms_gpt *g, int64_t layer);
 /* out <- z + x w^T */
 musec_status ms_add_product(ms_gpt *g, ms_mat z, ms_mat x, ms_mat w, ms_mat out);
 
-/* ---- parts, forward: recomputed by the backward pass where it says so ------------------------- */
+/* ---- parts, forward -------------------------------------------------------------------------- */
 
 /* From the ids to x0, and x02.  Leaves the embedding in norm and what x0 is the norm of in dnorm,
  * which is the same without smear. */

@@ -90,8 +90,8 @@ static const char *const wide[] = {
     "steps=8040",       "batch=1048576", wide_stages, NULL,
 };
 
-/* The paper's models in full: what OF_MEDIUM_AND_WIDE leaves out.  The three spare parameters fill the
- * scalars of the code base up to a multiple of eight, and the paper counts them. */
+/* The paper's models in full: what OF_MEDIUM_AND_WIDE leaves out.  The three spare parameters fill
+ * the scalars of the code base up to a multiple of eight, and the paper counts them. */
 #define IN_FULL                                                                        \
     "embed2=yes", "smear=yes", "skips=9:6,10:4,11:2", "backout=11", "attn_scales=yes", \
         "value_tables=0:0,1:1,2:2,3:3,4:4,11:0,12:1,13:2,14:3,15:4", "key_offset=yes", \

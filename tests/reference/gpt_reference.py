@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """gpt_reference.py - the GPT of src/model/gpt.h in PyTorch float64, from its formulas alone.
 
-    python3 tests/reference/gpt_reference.py [DIRECTORY]     writes the vectors
+    python3 tests/reference/gpt_reference.py [DIRECTORY]     writes the vectors that are not there
     python3 tests/reference/gpt_reference.py --check         compares them with a new computation,
                                                              and with one in float32
     python3 tests/reference/gpt_reference.py --mutants       shows that mistakes would be seen
@@ -25,20 +25,26 @@ Each case is a file NAME.safetensors with
 all but the weights in float64.  Weights are (out, in) and rows are tokens:
 
     norm(x) = x / sqrt(mean(x^2) + eps)
-    x  = x0 = norm(embed[token])
-    per layer:  x <- r x + a x0
-                n  = norm(x);  q, k, v = n Wq^T, n Wk^T, n Wv^T, head h being columns h*head ...
+    e  = embed[token];  e_t <- e_t + smear sigmoid(e_t[0:g] . smear_gate) e_(t-1)     (t > 0)
+    x  = x0 = norm(e);  x02 = norm(embed2[token])
+    per layer:  x <- x + 2 sigmoid(skip) sigmoid(x0[0:g] . skip_gate) h     h: x after another layer
+                x <- r x + a x0 + c x02
+                n  = norm(x);  q, k, v = n (l1 W)^T, head h being columns h*head ...
                 q, k <- rope(norm(q)), rope(norm(k))
+                k_t <- k_(t-1) in the columns that rope leaves              (t > 0, long layers)
+                v_h <- v_h + 2 sigmoid(n[0:g] . w_h) table[token]_h
                 y  = softmax(scale q k^T) v       keys j with max(doc_i, i - window) <= j <= i
-                y_h <- y_h sigmoid(n[0:gate_width] . u_h)
-                x <- x + y Wo^T
+                y_h <- y_h sigmoid(n[0:g] . u_h)                            g = gate_width
+                x <- x + y (l2 Wo)^T
                 x <- x + relu(norm(x) A^T)^2 B
-    raw = norm(x) head^T;  z = cap(raw)
+    raw = norm(x - backout h) head^T;  z = cap(raw)
     objective = sum_t sum_{k < n, t + k < T} w_k (logsumexp(z_t) - z_t[target_{t+k}])
 
     rope: pairs = round(head/2 * share), f_j = base^(-j / (pairs - 1)), one pair: f_0 = 1; row i
           turns pair j by i f_j: (p, r) -> (p cos + r sin, r cos - p sin); the pairs are (2j, 2j+1)
           (adjacent) or (j, j + head/2); other columns stay
+    YaRN: for windows w, w' that follow each other, f <- f (w/w' + m (1 - w/w')) with
+          m = clip((w f / 2 pi - 1) / 31, 0, 1), and scale <- scale (1 + 0.2 ln(w'/w))
     cap:  raw;  scale tanh(raw / scale);  scale sigmoid((raw + shift) / width)
     softcap c: the softmax is of c tanh(logit / c)
 """
@@ -47,10 +53,11 @@ import math
 import os
 import sys
 
-import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
+
+from gpt_cases import CASES, COMMON, make_case, shapes
 
 F64_BOUND, F32_BOUND = 1e-12, 1e-4  # those of model_reference_test.c
 MUTANT_FACTOR = 10.0  # a mistake must exceed the wider bound by this much
@@ -90,9 +97,20 @@ class Gpt:
     def n_pairs(self):
         return math.floor(self.cfg["head"] / 2 * self.cfg["rope_share"] + 0.5)
 
+    def growths(self):
+        windows = self.cfg["windows"]
+        return list(zip(windows[:-1], windows[1:]))
+
     def frequency(self, j):
         pairs = self.n_pairs()
-        return 1.0 if pairs == 1 else self.cfg["rope_base"] ** (-j / (pairs - 1))
+        f = 1.0 if pairs == 1 else self.cfg["rope_base"] ** (-j / (pairs - 1))
+        for old, new in self.growths():
+            f = self.stretched(f, old, new)
+        return f
+
+    def stretched(self, f, old, new):
+        m = min(max((old * f / (2 * math.pi) - 1) / 31, 0.0), 1.0)
+        return f * (old / new + m * (1 - old / new))
 
     def pair(self, j):
         if self.cfg["rope_adjacent"]:
@@ -117,7 +135,13 @@ class Gpt:
         return self.norm(x) if self.cfg["qk_norm"] else x
 
     def scale(self):
-        return self.cfg["attn_scale"] or 1.0 / math.sqrt(self.cfg["head"])
+        c = self.cfg["attn_scale"] or 1.0 / math.sqrt(self.cfg["head"])
+        for old, new in self.growths():
+            c = self.grown_scale(c, old, new)
+        return c
+
+    def grown_scale(self, c, old, new):
+        return c * (1 + 0.2 * math.log(new / old))
 
     def softcap(self, logits):
         c = self.cfg["attn_softcap"]
@@ -130,14 +154,45 @@ class Gpt:
     def gate_input(self, x, n):
         return n
 
+    def gate(self, x, name):
+        """The logistic function of the gate's logits: (T, rows of the weight)."""
+        return torch.sigmoid(x[:, :self.cfg["gate_width"]] @ self.w[name].T)
+
+    def attn_scale(self, layer, which):
+        return self.w["layer.%d.attn.scales" % layer][0, which] if self.cfg["attn_scales"] else 1.0
+
+    def with_values(self, layer, n, v):
+        table = self.cfg["value_table"][layer]
+        if table == 0:
+            return v
+        gate = 2 * self.gate(n, "layer.%d.attn.value_gate" % layer)
+        rows = self.w["value.%d" % (table - 1)][self.inputs]
+        return v + gate.repeat_interleave(self.cfg["head"], dim=1) * rows
+
+    def offset_columns(self):
+        turned = {column for j in range(self.n_pairs()) for column in self.pair(j)}
+        return [c for c in range(self.cfg["head"]) if c not in turned]
+
+    def offset(self, layer, k):
+        """k: (T, head) of one head."""
+        if not (self.cfg["key_offset"] and self.cfg["long_layers"] >> layer & 1):
+            return k
+        columns = list(k.unbind(dim=1))
+        for c in self.offset_columns():
+            columns[c] = torch.cat([columns[c][:1], columns[c][:-1]])
+        return torch.stack(columns, dim=1)
+
     def attention(self, layer, x):
         """The term that is added to x, and the largest logit of each head."""
         n, mask = self.norm(x), self.mask(layer)
-        q, k, v = (n @ self.w["layer.%d.attn.%s" % (layer, c)].T for c in "qkv")
+        q, k, v = (n @ (self.attn_scale(layer, 0) * self.w["layer.%d.attn.%s" % (layer, c)]).T
+                   for c in "qkv")
+        v = self.with_values(layer, n, v)
         outputs, largest = [], []
         for h in range(self.cfg["heads"]):
             of_head = slice(h * self.cfg["head"], (h + 1) * self.cfg["head"])
             qh, kh = (self.rope(self.qk_norm(a[:, of_head])) for a in (q, k))
+            kh = self.offset(layer, kh)
             logits = self.scale() * (qh @ kh.T)
             largest.append(self.seen_logits(logits, mask).max().item())
             capped = self.softcap(logits).masked_fill(~mask, -math.inf)
@@ -147,7 +202,8 @@ class Gpt:
                 s = self.gate_input(x, n)[:, :self.cfg["gate_width"]] @ u
                 y = y * torch.sigmoid(s)[:, None]
             outputs.append(y)
-        return torch.cat(outputs, dim=1) @ self.w["layer.%d.attn.o" % layer].T, largest
+        o = self.attn_scale(layer, 1) * self.w["layer.%d.attn.o" % layer]
+        return torch.cat(outputs, dim=1) @ o.T, largest
 
     def activation(self, x):
         return torch.relu(x) ** 2
@@ -157,8 +213,24 @@ class Gpt:
         return self.activation(self.norm(x) @ up.T) @ down
 
     def mix(self, layer, x, x0):
-        r, a = self.w["layer.%d.mix" % layer][0]
+        r, a = self.w["layer.%d.mix" % layer][0, :2]
         return r * x + a * x0
+
+    def mix2(self, layer, x, x02):
+        return x + self.w["layer.%d.mix" % layer][0, 2] * x02
+
+    def smear(self, e):
+        gate = self.w["smear"][0, 0] * self.gate(e, "smear_gate")
+        return torch.cat([e[:1], e[1:] + gate[1:] * e[:-1]])
+
+    def skip(self, layer, x, x0, kept):
+        """kept: x after each layer."""
+        gate = 2 * self.gate(x0, "layer.%d.skip_gate" % layer)
+        gate = gate * torch.sigmoid(self.w["layer.%d.skip" % layer])
+        return x + gate * kept[self.cfg["skip_from"][layer] - 1]
+
+    def backed_out(self, x, kept):
+        return x - self.w["backout"][0, 0] * kept[self.cfg["backout"] - 1]
 
     def x0_for_next(self, layer, x0, x):
         return x0
@@ -186,16 +258,25 @@ class Gpt:
     # ---- the whole ----
 
     def results(self):
-        x = x0 = self.norm(self.embedding()[self.inputs])
-        max_logit = []
+        e = self.embedding()[self.inputs]
+        x = x0 = self.norm(self.smear(e) if self.cfg["smear"] else e)
+        x02 = self.norm(self.w["embed2"][self.inputs]) if self.cfg["embed2"] else None
+        max_logit, kept = [], []
         for layer in range(self.cfg["layers"]):
+            if self.cfg["skip_from"][layer]:
+                x = self.skip(layer, x, x0, kept)
             if self.cfg["x0_mix"]:
                 x = self.mix(layer, x, x0)
+            if self.cfg["embed2"]:
+                x = self.mix2(layer, x, x02)
             added, largest = self.attention(layer, x)
             max_logit.append(largest)
             x = x + added
             x = x + self.mlp(layer, x)
             x0 = self.x0_for_next(layer, x0, x)
+            kept.append(x)
+        if self.cfg["backout"]:
+            x = self.backed_out(x, kept)
         z = self.cap(self.norm(x) @ self.w["head"].T)
         objective = loss = torch.zeros((), dtype=self.dtype)
         for t in range(self.T):
@@ -274,90 +355,37 @@ MUTANTS = {  # name: the method, and what it is in the mutant
     "TermsNotDropped": ("terms", past_the_end),
     "TermsStopAtDocuments": ("terms", within_document),
     "GradScaleIgnored": ("grad_scale", lambda g: 1.0),
+    "YarnScaleForgotten": ("grown_scale", lambda g, c, old, new: c),
+    "YarnScaleOnce": ("growths", lambda g: list(zip(g.cfg["windows"][:1], g.cfg["windows"][-1:]))
+                      if len(g.cfg["windows"]) > 1 else []),
+    "YarnAllPairsAlike": ("stretched", lambda g, f, old, new: f * old / new),
+    "SmearOfTheNext": ("smear", lambda g, e: torch.cat([
+        e[:-1] + g.w["smear"][0, 0] * g.gate(e, "smear_gate")[:-1] * e[1:], e[-1:]])),
+    # what is smeared is smeared on
+    "SmearGateOfTheOther": ("smear", lambda g, e: torch.cat([
+        e[:1], e[1:] + g.w["smear"][0, 0] * g.gate(e, "smear_gate")[:-1] * e[:-1]])),
+    "SkipOfTheLayerBefore": ("skip", lambda g, layer, x, x0, kept:
+                             Gpt.skip(g, layer, x, x0, kept[:1] + kept[:-1])),
+    "SkipGateOnX": ("skip", lambda g, layer, x, x0, kept: Gpt.skip(g, layer, x, x, kept)),
+    "SkipWithoutGradient": ("skip", lambda g, layer, x, x0, kept:
+                            Gpt.skip(g, layer, x, x0, [k.detach() for k in kept])),
+    "SecondEmbeddingForgetsGradient": ("mix2", lambda g, layer, x, x02:
+                                       Gpt.mix2(g, layer, x, x02.detach())),
+    "BackoutAdded": ("backed_out", lambda g, x, kept: 2 * x - Gpt.backed_out(g, x, kept)),
+    "ScaleOfVAlone": ("attn_scale", lambda g, layer, which: 1.0 if which == 1
+                      else Gpt.attn_scale(g, layer, which)),
+    "ValueGateNotDoubled": ("with_values", lambda g, layer, n, v:
+                            (v + Gpt.with_values(g, layer, n, v)) / 2),
+    "ValueGateWithoutGradient": ("with_values", lambda g, layer, n, v:
+                                 Gpt.with_values(g, layer, n.detach(), v)),
+    "OffsetOfAllColumns": ("offset_columns", lambda g: range(g.cfg["head"])),
+    "NoOffset": ("offset_columns", lambda g: []),
+    "OffsetInAllLayers": ("offset", lambda g, layer, k: Gpt.offset(g, int(
+        g.cfg["long_layers"]).bit_length() - 1, k)),
 }
 
 
-# ---- cases ---------------------------------------------------------------------------------------
-
-COMMON = {
-    "layers": 2, "width": 24, "heads": 2, "head": 12, "mlp": 40, "vocab": 37,
-    "qk_norm": 1, "tied": 0, "head_gates": 0, "x0_mix": 0, "gate_width": 5,
-    "cap": "none", "cap_scale": 3.0, "cap_shift": 0.0, "cap_width": 1.0,
-    "attn_scale": 0.0, "attn_softcap": 0.0,
-    "rope_base": 1024.0, "rope_share": 0.5, "rope_adjacent": 0,
-    "long_layers": 2, "window_short": 3, "window_long": 9, "norm_eps": 1.1920928955078125e-07,
-    "weights": [1.0], "grad_scale": 1.0,
-}
-SIGMOID = {"cap": "sigmoid", "cap_scale": 23.0, "cap_shift": 5.0, "cap_width": 7.5}
-TANH = {"cap": "tanh", "cap_scale": 3.0}
-
-# name: what differs from COMMON, and the lengths of the documents
-CASES = {
-    "sigmoid_split": ({**SIGMOID, "grad_scale": 0.125}, [11, 1, 14, 3]),
-    "tanh_adjacent_tied": ({**TANH, "rope_adjacent": 1, "rope_share": 1.0, "tied": 1,
-                            "attn_scale": 0.45, "weights": [1.0, 0.5], "long_layers": 1},
-                           [1, 13, 9]),
-    "plain_softcap": ({"qk_norm": 0, "attn_softcap": 1.5, "head": 16, "rope_share": 1.0,
-                       "weights": [1.0, 0.5, 0.25], "rope_base": 100.0}, [12, 1, 13]),
-    "gates_mix_tied": ({**SIGMOID, "head_gates": 1, "x0_mix": 1, "tied": 1,
-                        "weights": [1.0, 0.5, 0.25], "grad_scale": 0.125}, [10, 14, 1, 6]),
-    "gates_wide_window": ({**TANH, "head_gates": 1, "rope_adjacent": 1, "window_short": 30,
-                           "window_long": 100, "weights": [1.0, 0.5]}, [9, 12, 1, 4]),
-    "mix_plain_tied": ({"x0_mix": 1, "qk_norm": 0, "tied": 1, "attn_scale": 0.2,
-                        "rope_share": 1.0, "long_layers": 3}, [13, 11, 1]),
-    "everything": ({**SIGMOID, "head_gates": 1, "x0_mix": 1, "heads": 3, "head": 8,
-                    "rope_adjacent": 1, "rope_share": 0.5, "attn_softcap": 2.0,
-                    "attn_scale": 0.6, "weights": [1.0, 0.5, 0.25], "window_short": 1,
-                    "long_layers": 1, "norm_eps": 0.05, "grad_scale": 0.125}, [15, 1, 16, 8]),
-    "one_pair_one_document": ({"rope_share": 1 / 6, "long_layers": 0, "norm_eps": 1e-5}, [23]),
-    "three_tokens": ({**TANH, "layers": 1, "width": 8, "heads": 1, "head": 8, "mlp": 8,
-                      "vocab": 11, "weights": [1.0, 0.5, 0.25, 0.125]}, [2, 1]),
-}
-SMALL_EMBEDDING = ("one_pair_one_document",)  # cases in which eps matters
-
-
-def shapes(cfg):
-    width, inner = cfg["width"], cfg["heads"] * cfg["head"]
-    if not cfg["tied"]:
-        yield "embed", (cfg["vocab"], width)
-    yield "head", (cfg["vocab"], width)
-    for layer in range(cfg["layers"]):
-        at = "layer.%d." % layer
-        for c in "qkv":
-            yield at + "attn." + c, (inner, width)
-        yield at + "attn.o", (width, inner)
-        if cfg["head_gates"]:
-            yield at + "attn.gate", (cfg["heads"], cfg["gate_width"])
-        if cfg["x0_mix"]:
-            yield at + "mix", (1, 2)
-        yield at + "mlp.up", (cfg["mlp"], width)
-        yield at + "mlp.down", (cfg["mlp"], width)
-
-
-def draw_weight(rng, case, cfg, name, shape):
-    """Float32 numbers, large enough that every part of the model matters."""
-    kind = name.rsplit(".", 1)[-1]
-    deviation = {"embed": 1.0, "head": 0.4, "q": 1.2, "k": 1.2, "v": 1.0, "o": 1.0,
-                 "gate": 0.8, "mix": 0.03, "up": 1.0, "down": 0.5}[kind]
-    if kind in "qkvo" or kind in ("up", "down"):
-        deviation /= math.sqrt(cfg["width"])
-    if kind == "embed" and case in SMALL_EMBEDDING:
-        deviation = 0.005
-    w = deviation * rng.standard_normal(shape)
-    if kind == "mix":
-        w += np.array([[1.05, 0.1]])
-    return torch.from_numpy(w.astype(np.float32))
-
-
-def make_case(number, case):
-    changes, lengths = CASES[case]
-    cfg = {**COMMON, **changes}
-    rng = np.random.RandomState(20260101 + number)  # its stream never changes
-    weights = {name: draw_weight(rng, case, cfg, name, shape) for name, shape in shapes(cfg)}
-    stream = rng.randint(0, cfg["vocab"], size=sum(lengths) + 1)
-    doc = [sum(lengths[:d]) for d, length in enumerate(lengths) for _ in range(length)]
-    batch = {"inputs": stream[:-1].tolist(), "targets": stream[1:].tolist(), "doc": doc}
-    return cfg, weights, batch
+# ---- files of vectors ------------------------------------------------------------------------------
 
 
 def path_of(directory, case):
@@ -367,7 +395,8 @@ def path_of(directory, case):
 def write_case(directory, case, cfg, weights, batch):
     results = Gpt(cfg, weights, batch).results()
     for name, value in results.items():
-        assert torch.isfinite(value).all() and value.abs().max() > 1e-4, (case, name, value)
+        assert torch.isfinite(value).all(), (case, name, value)
+        assert name == "grad.spare" or value.abs().max() > 1e-4, (case, name, value)
     numbers = {name: torch.tensor(ids, dtype=torch.float64) for name, ids in batch.items()}
     tensors = {**weights, **numbers, **results}
     save_file({name: value.contiguous() for name, value in tensors.items()},
@@ -376,7 +405,7 @@ def write_case(directory, case, cfg, weights, batch):
 
 def read_case(directory, case):
     with safe_open(path_of(directory, case), framework="pt") as f:
-        cfg = json.loads(f.metadata()["config"])
+        cfg = {**COMMON, **json.loads(f.metadata()["config"])}  # old files lack newer fields
         tensors = {name: f.get_tensor(name) for name in f.keys()}
     weights = {name: tensors[name] for name, _ in shapes(cfg)}
     batch = {name: [int(i) for i in tensors[name]] for name in ("inputs", "targets", "doc")}
@@ -394,6 +423,9 @@ def errors(got, want):
     out = {}
     for name in want:
         difference = got[name] - want[name]
+        if name == "grad.spare":  # nothing reads it
+            assert not got[name].any() and not want[name].any()
+            continue
         out[name] = max((difference.abs().max() / want[name].abs().max()).item(),
                         (difference.norm() / want[name].norm()).item())
     return out
@@ -452,7 +484,8 @@ def main():
         return 2
     directory = sys.argv[1] if len(sys.argv) > 1 else directory
     for number, case in enumerate(CASES):
-        write_case(directory, case, *make_case(number, case))
+        if not os.path.exists(path_of(directory, case)):
+            write_case(directory, case, *make_case(number, case))
     print("%d cases, %d bytes" % (len(CASES), sum(os.path.getsize(path_of(directory, case))
                                                   for case in CASES)))
     return 0

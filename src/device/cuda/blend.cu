@@ -1,8 +1,8 @@
 /* blend.cu - sums of rows with coefficients, and their gradient.
  *
- * A row of a matrix has some or all lanes of a warp, which read its coefficients once.  The gradient
- * reads dout once for all terms; each lane keeps a partial inner product per wanted dcoef, and the
- * lanes add theirs at the end of the row. */
+ * A row of a matrix has some or all lanes of a warp, which read its coefficients once.  The
+ * gradient reads dout once for all terms; each lane keeps a partial inner product per wanted dcoef,
+ * and the lanes add theirs at the end of the row. */
 #include "device/cuda/row.cuh"
 
 enum { TERMS = MS_BLEND_TERMS };
