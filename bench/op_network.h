@@ -40,4 +40,18 @@ void         op_blend_grad_operands(op_args *a);
 musec_status op_blend_grad_run(op_args *a);
 double       op_blend_grad_rounding(const op_case *c);
 
+void         op_multiply_operands(op_args *a); /* variant 1: in place */
+musec_status op_multiply_run(op_args *a);
+musec_status op_multiply_grad(op_args *a, const op_cotangent *g, int by, ms_mat out);
+
+void         op_exclude_operands(op_args *a); /* variant 1: in place */
+musec_status op_exclude_run(op_args *a);
+void         op_exclude_size(op_args *a);
+double       op_exclude_rounding(const op_case *c);
+musec_status op_exclude_gradient(op_args *a, const op_cotangent *g, int by, ms_mat out);
+
+void         op_exclude_grad_operands(op_args *a);
+musec_status op_exclude_grad_run(op_args *a);
+void         op_exclude_grad_size(op_args *a);
+
 #endif

@@ -73,6 +73,9 @@ static const timed on_cpu[] = {
     { "mix_grad", 4096, 768, 0, 1, .in = F32 },
     { "blend", 4096, 128, 0, 6, .in = F32 },
     { "blend_grad", 4096, 128, 0, 6, .in = F32 },
+    { "multiply", 4096, 192, 0, 1, .in = F32 },
+    { "exclude", 4096, 128, 0, 6, .in = F32 },
+    { "exclude_grad", 4096, 128, 0, 6, .in = F32 },
     { "xent", 1024, 50304, 0, 1, .in = F32, .variant = 2 }, /* three weights, the sigmoid cap */
     { "xent", 4096, 320, 0, 1, .in = F32 },
     { "sum", 1024, 4096, 0, 4, .in = F32 | F64 },
@@ -130,6 +133,9 @@ static const timed on_cpu[] = {
         { "mix", TOKENS, width, 0, 1, .in = BF16 },                                      \
         { "blend", TOKENS, 128, 0, heads, .in = BF16, .fused = true },                   \
         { "blend_grad", TOKENS, 128, 0, heads, .in = BF16, .fused = true },              \
+        { "multiply", TOKENS, 192, 0, 1, .in = BF16 },                                   \
+        { "exclude", TOKENS, 128, 0, heads, .in = BF16, .fused = true },                 \
+        { "exclude_grad", TOKENS, 128, 0, heads, .in = BF16, .fused = true },            \
     {                                                                                    \
         "mix_grad", TOKENS, width, 0, 1, .in = BF16                                      \
     }

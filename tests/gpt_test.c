@@ -159,6 +159,32 @@ TEST(gradients_of_parts_match_finite_differences)
     check_slopes("everything", &gpt_parts, &gpt_parts_pass);
 }
 
+TEST(gradients_of_parts_of_small_match_finite_differences)
+{
+    ms_gpt_config cfg = gpt_plain, base;
+    cfg.layers = 3, cfg.gate_width = 4, cfg.heads = 4, cfg.head = 4, cfg.width = 16;
+    base         = cfg;
+    cfg.post_mix = 1;
+    check_slopes("mixes after attention and MLP", &cfg, &gpt_plain_pass);
+    cfg.bigram = 17, cfg.bigram_width = 5;
+    check_slopes("bigram table", &cfg, &gpt_plain_pass);
+    cfg = base, cfg.paired_layers = 5;
+    check_slopes("paired heads", &cfg, &gpt_plain_pass);
+    cfg = base, cfg.paired_layers = 2, cfg.qk_norm = 1, cfg.rope_adjacent = 1, cfg.head_gates = 1;
+    check_slopes("paired heads with norms and gates", &cfg, &gpt_plain_pass);
+    cfg = base, cfg.xsa = 1;
+    check_slopes("XSA", &cfg, &gpt_plain_pass);
+    cfg.head_gates = cfg.attn_scales = cfg.value_table[1] = 1;
+    check_slopes("XSA, gates, scales and values", &cfg, &gpt_plain_pass);
+    cfg = base, cfg.bare_layers = 2, cfg.skip_from[1] = 1;
+    check_slopes("a layer without attention", &cfg, &gpt_plain_pass);
+    cfg = base, cfg.attn_from = 1;
+    check_slopes("late attention", &cfg, &gpt_plain_pass);
+    cfg = base, cfg.value_table[0] = 1, cfg.value_table[2] = 2, cfg.value_ve = 1;
+    check_slopes("gates that read the row of the table", &cfg, &gpt_plain_pass);
+    check_slopes("everything of small", &gpt_small, &gpt_parts_pass);
+}
+
 /* With a head and an embedding that are equal, a tied pass gives the head what an untied one gives
  * to both. */
 TEST_EACH_DEVICE(tied_passes_add_the_gradient_of_the_embedding_to_that_of_the_head, dev)

@@ -65,7 +65,8 @@ typedef enum field_kind {
     FIELD_REAL,
     FIELD_CAP,
     FIELD_WEIGHTS,
-    FIELD_PART,   /* an integer that files before the parts lack: 0 */
+    FIELD_PART, /* an integer that files before the parts lack: 0 */
+    FIELD_PART_BITS,
     FIELD_LAYERS, /* the same, one per layer */
     FIELD_WINDOWS
 } field_kind;
@@ -109,6 +110,15 @@ static const struct field {
     { OF(cfg, key_offset), FIELD_PART },
     { OF(cfg, backout), FIELD_PART },
     { OF(cfg, spare), FIELD_PART },
+    { OF(cfg, bigram), FIELD_PART },
+    { OF(cfg, bigram_width), FIELD_PART },
+    { OF(cfg, attn_from), FIELD_PART },
+    { OF(cfg, xsa), FIELD_PART },
+    { OF(cfg, post_mix), FIELD_PART },
+    { OF(cfg, value_ve), FIELD_PART },
+    { OF(cfg, mudd), FIELD_PART },
+    { OF(cfg, paired_layers), FIELD_PART_BITS },
+    { OF(cfg, bare_layers), FIELD_PART_BITS },
     { OF(cfg, value_table), FIELD_LAYERS },
     { OF(cfg, skip_from), FIELD_LAYERS },
     { OF(pass, windows), FIELD_WINDOWS },
@@ -133,6 +143,7 @@ static void parse_value(const json_t *from, const struct field *f, ref_settings 
     switch (f->kind) {
     case FIELD_PART:
     case FIELD_INT: *(int64_t *)value = json_integer_value(from); break;
+    case FIELD_PART_BITS:
     case FIELD_BITS: *(uint64_t *)value = (uint64_t)json_integer_value(from); break;
     case FIELD_REAL: *(double *)value = json_number_value(from); break;
     case FIELD_CAP: *(int64_t *)value = cap_of(json_string_value(from)); break;
@@ -321,6 +332,9 @@ static void check_sums(replay *r, int passes)
           (long long)result.tokens);
     check_close(r, &(double){ result.objective / passes }, &sums[0], 1, "objective");
     check_close(r, &(double){ result.loss / passes }, &sums[1], 1, "loss");
+    for (int64_t i = 0; i < n; i++) /* without attention there is none, and the file has 0 */
+        if (r->c->set.cfg.bare_layers >> (i / r->c->set.cfg.heads) & 1)
+            got[i] = got[i] == -INFINITY ? 0.0 : NAN;
     check_close(r, got, want, n, "max_logit");
     free(want), free(got), free(sums);
 }
@@ -329,7 +343,7 @@ static void check_logits(replay *r)
 {
     const ref_case *c      = r->c;
     const int64_t   vocab  = c->set.cfg.vocab;
-    const bool      across = c->set.cfg.smear || c->set.cfg.key_offset;
+    const bool      across = c->set.cfg.smear || c->set.cfg.key_offset || c->set.cfg.bigram > 0;
     int64_t         rows   = 0;
     double         *want   = load(r->c, "", "logits", c->tokens, vocab);
     double         *got    = check_alloc((size_t)(c->tokens * vocab) * sizeof *got);

@@ -241,7 +241,7 @@ TEST(every_preset_works_with_every_optimizer)
                          ms_gpt_measure(&e, &cfg.model, MUSEC_F32, s.max_tokens, 1 << 21, &sizes));
             CHECK(strcmp(cfg.optim.name, optimizer) == 0 && strlen(help) > 10, "%s", name);
         }
-    CHECK(n == 7, "%zu presets", n);
+    CHECK(n == 8, "%zu presets", n);
     ms_train_config cfg;
     CHECK_FAILS(&e, ms_train_config_init(&e, &cfg, "tiny", "muon"), MUSEC_EINVAL, "tiny");
     CHECK(strstr(e.text, "pico|nano") != NULL, "%s", e.text);
@@ -291,6 +291,11 @@ TEST(lists_of_layers_are_checked)
         { "backout", "4", "one of the 4 layers" },
         { "backout", "x", "none" },
         { "embed2", "yes", "x0_mix" },
+        { "bigram", "100", "post_mix" },
+        { "mudd", "4", "mudd needs" },
+        { "bare-layers", "0", "layer 0" },
+        { "attn-from", "4", "one of the 4 layers" },
+        { "paired-layers", "0;1", "paired-layers" },
     };
     for (size_t i = 0; i < COUNT(bad); i++) {
         ms_train_config cfg = train_config("nano", "muon", NULL);

@@ -161,6 +161,8 @@ typedef struct ms_blend_grad {
     ms_mat dcoef; /* (rows x count), also where coef has one row */
 } ms_blend_grad;
 
+#define MS_EXCLUDE_MIN 1e-4 /* the least length that `exclude` divides by */
+
 /* The mask of attention: query i sees the keys j with max(doc[i], i - window) <= j <= i. */
 typedef struct ms_attn {
     double  scale;   /* logit = scale q.k */
@@ -303,6 +305,17 @@ typedef struct ms_device_ops {
      * each term; the dx of the last term may be dout */
     musec_status (*blend_grad)(ms_device *d, const ms_blend_term *terms, const ms_blend_grad *grads,
                                int n, ms_mat dout);
+    /* out <- x y, element by element; out may be x */
+    musec_status (*multiply)(ms_device *d, ms_mat x, ms_mat y, ms_mat out);
+    /* Takes a share of the direction of v out of each row of y: with n = max(|v|, MS_EXCLUDE_MIN),
+     * t = tanh(alpha(0, b)) and p = <y, v> / n^2, out <- y - t p v; alpha is (1 x count), in the
+     * accumulator dtype; out may be y */
+    musec_status (*exclude)(ms_device *d, ms_mat alpha, ms_mat y, ms_mat v, ms_mat out);
+    /* with q = <dout, v> / n^2 and d = 1 where |v| > MS_EXCLUDE_MIN, else 0:
+     * dy <- dout - t q v,  dv <- -t (p dout + q y - 2 d p q v),
+     * dalpha(i, b) <- -(1 - t^2) p q n^2 of row i of matrix b; dy may be dout */
+    musec_status (*exclude_grad)(ms_device *d, ms_mat alpha, ms_mat y, ms_mat v, ms_mat dout,
+                                 ms_mat dy, ms_mat dv, ms_mat dalpha);
     /* loss[0] += sum l_t, loss[1] += sum of the terms k = 0 unweighted, rows in order; then logits
      * <- grad_scale d(sum l_t) / d(raw logits), unless grad_scale is 0 */
     musec_status (*xent)(ms_device *d, ms_xent x, ms_mat logits, ms_vec loss);

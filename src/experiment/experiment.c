@@ -156,9 +156,10 @@ musec_status ms_experiment_scale(ms_error *e, const ms_experiments *all, const c
 
     *out = NULL;
     for (size_t i = 0; (preset = ms_preset_name(i, NULL)) != NULL; i++) {
-        if (strcmp(preset, name) == 0)
-            *out = json_object_get(json_object_get(all->files, "scales"), name);
-        ms_text_append(names, sizeof names, "%s%s", i == 0 ? "" : ", ", preset);
+        const json_t *scale = json_object_get(json_object_get(all->files, "scales"), preset);
+        if (scale == NULL) continue; /* a preset without experiments */
+        if (strcmp(preset, name) == 0) *out = scale;
+        ms_text_append(names, sizeof names, "%s%s", n == 0 ? "" : ", ", preset);
         if (n < NAMES_MAX) presets[n++] = preset;
     }
     if (*out == NULL)

@@ -38,10 +38,9 @@ static double stretch(double *frequency, int64_t pairs, int64_t from, int64_t to
 }
 
 musec_status ms_gpt_upload_angles(ms_device *d, const ms_gpt_config *cfg, int n_windows,
-                                  const int64_t *windows, int64_t rows, const ms_gpt_acts *acts,
-                                  double *growth)
+                                  const int64_t *windows, const ms_gpt_acts *acts, double *growth)
 {
-    const int64_t     pairs     = ms_gpt_rope_pairs(cfg);
+    const int64_t     pairs = ms_gpt_rope_pairs(cfg), rows = acts->cos.rows;
     const musec_dtype dtype     = acts->cos.dtype;
     const size_t      bytes     = (size_t)(rows * pairs) * ms_dtype_bytes(dtype);
     void             *host      = malloc(bytes > 0 ? bytes : 1);

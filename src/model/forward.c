@@ -89,29 +89,34 @@ static ms_vec max_logit_of(const ms_gpt *g, const ms_gpt_pass *pass, int64_t lay
                                    : ms_vec_slice(g->now.max_logit, layer * heads, heads);
 }
 
+/* What attention reads: the layer's own input, or a kept state. */
+ms_mat ms_attn_source(const ms_gpt *g, int64_t layer)
+{
+    const int64_t from = g->cfg.attn_from;
+    return from > 0 && layer >= from ? ms_output_of(g, from - 1) : g->now.layer[layer].mixed;
+}
+
 static musec_status attention_forward(ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
 {
-    const ms_device_ops    *op      = g->d->ops;
-    const ms_layer_weights *w       = &g->w.layer[layer];
-    ms_layer_acts          *a       = &g->now.layer[layer];
-    const ms_mat            heads_y = ms_mat_heads(a->y, g->cfg.heads);
+    const ms_device_ops    *op = g->d->ops;
+    const ms_layer_weights *w  = &g->w.layer[layer];
+    ms_layer_acts          *a  = &g->now.layer[layer];
     ms_mat                  input, y;
-    musec_status            st;
+    musec_status            st = MUSEC_OK;
 
-    TRY(op->rmsnorm(g->d, g->cfg.norm_eps, a->mixed, g->now.norm));
+    if (ms_gpt_is_bare(&g->cfg, layer)) return MUSEC_OK;
+    TRY(op->rmsnorm(g->d, g->cfg.norm_eps, ms_attn_source(g, layer), g->now.norm));
     TRY(ms_attn_input(g, layer, &input));
     TRY(op->gemm(g->d, 1.0, input, ms_t(w->qkv), 0.0, a->qkv));
-    TRY(op->rope(g->d, ms_rope_of(g), ms_queries_and_keys(g, a->qkv),
-                 ms_queries_and_keys(g, a->qk)));
-    TRY(ms_key_offset(g, layer));
+    TRY(ms_rope_forward(g, layer));
     TRY(ms_value_forward(g, layer));
-    TRY(op->attention(g->d, ms_attn_of(g, pass, layer), ms_heads_of(g, a->qk, 0),
-                      ms_heads_of(g, a->qk, 1), ms_heads_of(g, a->qkv, 2), heads_y, a->lse,
-                      max_logit_of(g, pass, layer)));
+    TRY(ms_attend(g, pass, layer, max_logit_of(g, pass, layer)));
     if (g->cfg.head_gates)
         TRY(op->gemm(g->d, 1.0, ms_gate_input(g, g->now.norm), ms_t(w->gate), 0.0, a->s));
     TRY(ms_attn_output(g, layer, &y));
-    TRY(ms_add_product(g, a->mixed, y, w->o, a->mid));
+    if (!g->cfg.post_mix) return ms_add_product(g, a->mixed, y, w->o, a->mid);
+    TRY(op->gemm(g->d, 1.0, y, ms_t(w->o), 0.0, a->attn_out));
+    TRY(ms_post_attn(g, layer));
 done:
     return st;
 }
@@ -121,17 +126,21 @@ static musec_status layer_forward(ms_gpt *g, const ms_gpt_pass *pass, int64_t la
     const ms_device_ops    *op   = g->d->ops;
     const ms_layer_weights *w    = &g->w.layer[layer];
     ms_layer_acts          *a    = &g->now.layer[layer];
-    const ms_mat            next = layer + 1 < g->cfg.layers ? a[1].x : g->now.x;
+    const ms_mat            next = ms_output_of(g, layer);
     musec_status            st;
 
     TRY(ms_skip_forward(g, layer));
+    TRY(ms_mudd_enter(g, layer));
     TRY(ms_mix_forward(g, layer));
     TRY(attention_forward(g, pass, layer));
     if (ms_is_stopped(pass)) goto done;
     TRY(op->rmsnorm(g->d, g->cfg.norm_eps, a->mid, g->now.norm));
     TRY(op->gemm(g->d, 1.0, g->now.norm, ms_t(w->up), 0.0, a->h));
     TRY(op->unary(g->d, ms_activation_of(g), a->h, ms_act_of(g, layer)));
-    TRY(ms_add_product(g, a->mid, ms_act_of(g, layer), ms_t(w->down), next));
+    if (!g->cfg.post_mix)
+        return ms_add_product(g, a->mid, ms_act_of(g, layer), ms_t(w->down), next);
+    TRY(op->gemm(g->d, 1.0, ms_act_of(g, layer), w->down, 0.0, a->mlp_out));
+    TRY(ms_post_mlp(g, layer, next));
 done:
     return st;
 }

@@ -57,6 +57,31 @@ static musec_status list_params(ms_gpt *g, const ms_gpt_weights *copies)
     return MUSEC_OK;
 }
 
+/* The signs of the bigram table: fixed, so that others can compute them too. */
+static musec_status draw_signs(ms_gpt *g)
+{
+    const ms_mat   to   = g->acts.signs;
+    const size_t   each = ms_dtype_bytes(to.dtype), n = (size_t)(to.rows * to.cols);
+    unsigned char *host = malloc(n * each);
+    musec_status   st   = MUSEC_OK;
+
+    if (host == NULL) return ms_fail(&g->d->error, MUSEC_ENOMEM, "not enough memory for signs");
+    for (size_t i = 0; i < n; i++) {
+        const double   sign   = ms_bigram_sign(i);
+        const float    single = (float)sign;
+        const uint16_t half =
+            to.dtype == MUSEC_BF16 ? ms_bf16_of_double(sign) : ms_f16_of_double(sign);
+        const void *from = to.dtype == MUSEC_F64   ? (const void *)&sign
+                           : to.dtype == MUSEC_F32 ? (const void *)&single
+                                                   : (const void *)&half;
+        memcpy(host + i * each, from, each);
+    }
+    st = g->d->ops->upload(g->d, host, n * each, to.data);
+    if (st == MUSEC_OK) st = g->d->ops->sync(g->d); /* before the host memory is freed */
+    free(host);
+    return st;
+}
+
 static musec_status take_memory(ms_gpt *g)
 {
     const ms_gpt_config *cfg          = &g->cfg;
@@ -87,8 +112,11 @@ static musec_status take_memory(ms_gpt *g)
     }
     g->all_grads = row_of(g->grad_memory, wide, (int64_t)(sizes.grads / ms_dtype_bytes(wide)));
     TRY(list_params(g, &copied));
-    TRY(ms_gpt_upload_angles(g->d, cfg, 0, NULL, g->max_tokens, &g->acts, &g->growth));
+    TRY(ms_gpt_upload_angles(g->d, cfg, 0, NULL, &g->acts, &g->growth));
     if (g->acts.ones.data != NULL) TRY(g->d->ops->fill(g->d, 1.0, g->acts.ones));
+    if (cfg->bigram) TRY(draw_signs(g));
+    g->hashes = malloc(4 * (size_t)g->max_tokens * sizeof *g->hashes);
+    if (g->hashes == NULL) TRY(ms_fail(&g->d->error, MUSEC_ENOMEM, "not enough memory for ids"));
     TRY(reset_results(g));
 done:
     return st;
@@ -118,6 +146,7 @@ void ms_gpt_destroy(ms_gpt *g)
     g->d->ops->free(g->d, g->grad_memory);
     g->d->ops->free(g->d, g->copy_memory);
     g->d->ops->free(g->d, g->weight_memory);
+    free(g->hashes);
     free(g->params);
     free(g);
 }
@@ -179,15 +208,27 @@ static void set_tokens(ms_gpt *g, int64_t tokens)
         for (size_t i = 0; i < COUNT(all); i++)
             shorten(all[i], tokens);
         y->lse.cols = tokens;
+        shorten(&y->attn_out, tokens);
+        shorten(&y->mlp_out, tokens);
     }
-    ms_mat *const all[] = { &n->x,       &n->norm,    &n->gated,  &n->dx,   &n->dx0,   &n->dnorm,
-                            &n->dh,      &n->dy,      &n->dqkv,   &n->dqk,  &n->ds,    &n->x02,
-                            &n->dx02,    &n->final,   &n->scaled, &n->ve,   &n->dve,   &n->shifted,
-                            &n->smear_s, &n->ones,    &n->sig,    &n->coef, &n->dcoef, &n->dsig,
-                            &n->ds16,    &n->value_ds };
+    for (int k = 0; k < 2; k++) {
+        ms_mudd_acts *m     = &n->mudd[k];
+        ms_mat *const its[] = { &m->h, &m->act, &m->dact, &m->coef, &m->dcoef, &m->ds };
+        for (size_t i = 0; i < COUNT(its); i++)
+            shorten(its[i], tokens);
+    }
+    ms_mat *const all[] = { &n->x,         &n->norm,   &n->gated,   &n->dx,       &n->dx0,
+                            &n->dnorm,     &n->dh,     &n->dy,      &n->dqkv,     &n->dqk,
+                            &n->ds,        &n->x02,    &n->dx02,    &n->final,    &n->scaled,
+                            &n->ve,        &n->dve,    &n->shifted, &n->smear_s,  &n->ones,
+                            &n->sig,       &n->coef,   &n->dcoef,   &n->dsig,     &n->ds16,
+                            &n->value_ds,  &n->dpart,  &n->pair_v,  &n->excluded, &n->bigram,
+                            &n->row_signs, &n->dbigram };
     for (size_t i = 0; i < COUNT(all); i++)
         shorten(all[i], tokens);
     n->inputs.count = n->targets.count = n->doc.count = tokens;
+    n->bigrams.count = n->sign_ids.count = tokens;
+    n->pair_doc.count                    = 2 * tokens;
 }
 
 /* ---- head and loss, both ways ---------------------------------------------------------------- */
@@ -229,6 +270,26 @@ static musec_status upload_ids(ms_gpt *g, const int32_t *host, ms_ids to)
     return g->d->ops->upload(g->d, host, (size_t)to.count * sizeof *host, to.data);
 }
 
+/* The ids that parts compute from the tokens and documents. */
+static musec_status upload_derived(ms_gpt *g, const int32_t *tokens, const int32_t *doc, int64_t n)
+{
+    int32_t     *signs = g->hashes + n, *rows = signs + n;
+    musec_status st = MUSEC_OK;
+
+    if (g->cfg.bigram) {
+        ms_bigram_ids(&g->cfg, tokens, n, g->hashes, signs);
+        TRY(upload_ids(g, g->hashes, g->now.bigrams));
+        TRY(upload_ids(g, signs, g->now.sign_ids));
+    }
+    if (g->now.pair_doc.data != NULL) { /* two rows for each token */
+        for (int64_t r = 0; r < 2 * n; r++)
+            rows[r] = 2 * doc[r / 2];
+        TRY(upload_ids(g, rows, g->now.pair_doc));
+    }
+done:
+    return st;
+}
+
 /* Counts the documents for attention's choice of a kernel, while they are in host memory. */
 static void count_documents(ms_gpt *g, const int32_t *doc, int64_t tokens)
 {
@@ -258,8 +319,7 @@ static musec_status set_windows(ms_gpt *g, const ms_gpt_pass *pass)
     if (pass->n_windows == g->n_windows && memcmp(pass->windows, g->windows, bytes) == 0)
         return MUSEC_OK;
     g->n_windows = -1; /* of a failure */
-    TRY(ms_gpt_upload_angles(g->d, &g->cfg, pass->n_windows, pass->windows, g->max_tokens, &g->acts,
-                             &g->growth));
+    TRY(ms_gpt_upload_angles(g->d, &g->cfg, pass->n_windows, pass->windows, &g->acts, &g->growth));
     memcpy(g->windows, pass->windows, bytes);
     g->n_windows = pass->n_windows;
 done:
@@ -276,6 +336,7 @@ musec_status ms_gpt_run(ms_gpt *g, const ms_gpt_batch *batch, const ms_gpt_pass 
     TRY(upload_ids(g, batch->inputs, g->now.inputs));
     TRY(upload_ids(g, batch->targets, g->now.targets));
     TRY(upload_ids(g, batch->doc, g->now.doc));
+    TRY(upload_derived(g, batch->inputs, batch->doc, batch->tokens));
     TRY(set_windows(g, pass));
     TRY(ms_gpt_forward(g, pass));
     TRY(head_and_loss(g, pass));
@@ -349,6 +410,7 @@ musec_status ms_gpt_next(ms_gpt *g, const int32_t *ids, int64_t n, const ms_gpt_
     count_documents(g, doc, n);
     TRY(upload_ids(g, ids, g->now.inputs));
     TRY(upload_ids(g, doc, g->now.doc));
+    TRY(upload_derived(g, ids, doc, n));
     TRY(set_windows(g, pass));
     TRY(ms_gpt_forward(g, &only));
     TRY(g->d->ops->gemm(g->d, 1.0, ms_rows_of(g->now.norm, n - 1, 1), ms_t(g->w.head), 0.0,

@@ -17,7 +17,16 @@
  *     raw = norm(x - l h) head^T                                  (backout: h is that layer's x)
  *     z = cap(raw);  loss of z against the next n tokens
  *
- * where g is gate_width.  t - 1 is the token before in the batch, also at the start of a document.
+ * The smallest of the paper's models differs.  Before layer 0 the row of a table that a hash of the
+ * token and the one before it names, with random signs, is added to some columns of x0 (bigram);
+ * mixes with learned scalars come after attention and MLP (post_mix), and so does the row:
+ *     x <- r x + p Attn(...) + a x0,  x[0:columns] += b row,  x <- r' x + p' relu(...)^2 B
+ * Some layers have no attention (bare); in some the heads of two halves take turns in one sequence
+ * (paired); in the others learned shares of the direction of v are taken out of y (xsa); late
+ * layers attend to an earlier state (attn_from).  The coefficients of the last layer, and of a sum
+ * of states after it, are computed from each token's state (mudd).  dynamic.c has the formulas.
+ *
+ * g is gate_width.  t - 1 is the token before in the batch, also at the start of a document.
  * As the long window grows from w to w', YaRN stretches the slow rotations and raises the scale:
  *     f <- f (w/w' + m (1 - w/w')),  m = clip((w f / 2 pi - 1) / 31, 0, 1)
  *     scale <- scale (1 + 0.2 ln(w'/w))
@@ -50,6 +59,12 @@ typedef struct ms_gpt_config {
     int64_t  embed2, smear, attn_scales, key_offset; /* 0 or 1 */
     int64_t  backout; /* the layer that is taken out, from 1; 0: none */
     int64_t  spare;   /* parameters that nothing reads, for models that are counted with some */
+    int64_t  bigram, bigram_width; /* rows and columns of the bigram table; 0: none */
+    int64_t  attn_from;     /* attention of later layers reads this one, from 1; 0: its own */
+    int64_t  xsa, post_mix; /* 0 or 1 */
+    int64_t  value_ve;      /* 0 or 1: half of a value gate's input is of the table's row */
+    int64_t  mudd;          /* hidden width of the dynamic coefficients; 0: none */
+    uint64_t paired_layers, bare_layers; /* bit i: layer i has paired heads, no attention */
     uint8_t  value_table[MS_GPT_LAYERS]; /* of each layer, from 1; 0: none */
     uint8_t  skip_from[MS_GPT_LAYERS];   /* the layer whose output is added, from 1; 0: none */
     int64_t  activation;                 /* ms_activation */

@@ -21,15 +21,32 @@ typedef struct ms_layer_weights {
     ms_mat gate, value_gate, skip_gate;
     /* Scalars, (1, 2 or 3), (1, 2), (1, 1); copies have none */
     ms_mat mix, scales, skip;
+    /* (1, heads), (1, 3), (1, 2), (1, 1) */
+    ms_mat alpha, attn_mix, mlp_mix, bigram;
 } ms_layer_weights;
+
+/* Dynamic coefficients: (hidden, width), (n, hidden), (1, n); a copy has no bias. */
+typedef struct ms_mudd_weights {
+    ms_mat up, down, bias;
+} ms_mudd_weights;
+
+enum { MS_GPT_SIGNS = 8192 };                   /* rows of random signs of the bigram table */
+enum { MS_MUDD_LAYER = 14, MS_MUDD_FINAL = 5 }; /* coefficients of the last layer, and after it */
 
 typedef struct ms_gpt_weights {
     ms_mat           embed, head;                  /* (vocab, width); tied: the same memory */
     ms_mat           embed2, value[MS_GPT_TABLES]; /* (vocab, width), (vocab, a) */
     ms_mat           smear_gate;                   /* (1, gate_width) */
     ms_mat           smear, backout, spare;        /* (1, n); copies have none */
+    ms_mat           bigram;                       /* (rows, bigram_width) */
+    ms_mudd_weights  mudd[2];                      /* of the last layer, and after it */
     ms_layer_weights layer[MS_GPT_LAYERS];
 } ms_gpt_weights;
+
+typedef struct ms_mudd_acts {
+    ms_mat h, act, dact;    /* (T, hidden) before and after GELU */
+    ms_mat coef, dcoef, ds; /* (T, n): accumulator dtype, but for ds */
+} ms_mudd_acts;
 
 /* What the forward pass keeps for the backward pass. */
 typedef struct ms_layer_acts {
@@ -40,6 +57,7 @@ typedef struct ms_layer_acts {
     ms_mat mid, h; /* (T, width) after attention, (T, mlp); see act_of */
     /* logits of gates, accumulator dtype, (T, heads) and (T, 1); (T, width) after the skip */
     ms_mat value_s, skip_s, skipped;
+    ms_mat attn_out, mlp_out; /* (T, width) of post_mix */
     ms_mat dkept; /* (T, width): gradient of the layer's output where a later one reads it */
 } ms_layer_acts;
 
@@ -58,24 +76,33 @@ typedef struct ms_gpt_acts {
     ms_mat        smear_s;          /* (T, 1) logits, accumulator dtype */
     /* Coefficients of rows and their gradients, (T, most), and scalars, (1, 4); accumulator dtype.
      * ds16: gradients of logits in the dtype of activations. */
-    ms_mat ones, sig, coef, dcoef, dsig, ds16, value_ds, scalar;
-    ms_mat logits;               /* (chunk, vocab) */
-    ms_mat cos, sin;             /* (T, pairs), accumulator dtype */
-    ms_ids inputs, targets, doc; /* (T) */
-    ms_vec loss;                 /* (2) */
-    ms_vec max_logit, unused;    /* (layers * heads), (heads) */
+    ms_mat       ones, sig, coef, dcoef, dsig, ds16, value_ds, scalar;
+    ms_mat       dpart;    /* (T, width): of the output of attention or MLP, of post_mix */
+    ms_mat       pair_v;   /* (T, a) v of paired heads, dense */
+    ms_mat       excluded; /* (T, a) y without the share of v */
+    ms_mat       signs;    /* (MS_GPT_SIGNS, bigram_width) random signs */
+    ms_mat       bigram, row_signs, dbigram; /* (T, bigram_width) */
+    ms_mudd_acts mudd[2];
+    ms_mat       logits;                      /* (chunk, vocab) */
+    ms_mat       cos, sin;                    /* (T, pairs), accumulator dtype */
+    ms_ids       inputs, targets, doc;        /* (T) */
+    ms_ids       bigrams, sign_ids, pair_doc; /* (T), (T), (2T) */
+    ms_vec       loss;                        /* (2) */
+    ms_vec       max_logit, unused;           /* (layers * heads), (heads) */
 } ms_gpt_acts;
 
 int64_t ms_gpt_rope_pairs(const ms_gpt_config *cfg);
 
-/* The cosines and sines of the rotary positions of rows 0 to rows - 1, after YaRN went through the
- * windows.  *growth: what it multiplies attention's scale by. */
+/* The cosines and sines of the rotary positions, one per row, after YaRN went through the windows.  *growth: what it multiplies attention's scale by. */
 musec_status ms_gpt_upload_angles(ms_device *d, const ms_gpt_config *cfg, int n_windows,
-                                  const int64_t *windows, int64_t rows, const ms_gpt_acts *acts,
-                                  double *growth);
+                                  const int64_t *windows, const ms_gpt_acts *acts, double *growth);
 /* Is the output of a layer read by others than the next? */
 bool ms_gpt_keeps(const ms_gpt_config *cfg, int64_t layer);
 bool ms_gpt_has_skips(const ms_gpt_config *cfg);
+bool ms_gpt_is_bare(const ms_gpt_config *cfg, int64_t layer);
+bool ms_gpt_is_paired(const ms_gpt_config *cfg, int64_t layer);
+bool ms_gpt_has_xsa(const ms_gpt_config *cfg, int64_t layer);
+bool ms_gpt_is_dynamic(const ms_gpt_config *cfg, int64_t layer); /* by mudd */
 /* The number of value tables. */
 int64_t ms_gpt_tables(const ms_gpt_config *cfg);
 

@@ -45,7 +45,11 @@ static void add_layer(lister *to, int64_t l, const ms_layer_weights *w, const ms
     add(to, l, "attn.v", MUSEC_ROLE_VO, w->v, g->v, c->v);
     add(to, l, "attn.value_gate", vector, w->value_gate, g->value_gate, c->value_gate);
     add(to, l, "attn.gate", vector, w->gate, g->gate, c->gate);
+    add(to, l, "attn.alpha", vector, w->alpha, g->alpha, c->alpha);
     add(to, l, "attn.o", MUSEC_ROLE_VO, w->o, g->o, c->o);
+    add(to, l, "attn.mix", vector, w->attn_mix, g->attn_mix, c->attn_mix);
+    add(to, l, "bigram", vector, w->bigram, g->bigram, c->bigram);
+    add(to, l, "mlp.mix", vector, w->mlp_mix, g->mlp_mix, c->mlp_mix);
     add(to, l, "mlp.up", MUSEC_ROLE_MLP, w->up, g->up, c->up);
     add(to, l, "mlp.down", MUSEC_ROLE_MLP, w->down, g->down, c->down);
 }
@@ -63,10 +67,19 @@ size_t ms_gpt_list_params(const ms_gpt_config *cfg, const ms_gpt_weights *w,
         snprintf(name, sizeof name, "value.%d", t);
         add(&to, -1, name, MUSEC_ROLE_EMBED, w->value[t], g->value[t], c->value[t]);
     }
+    add(&to, -1, "bigram", MUSEC_ROLE_EMBED, w->bigram, g->bigram, c->bigram);
     add(&to, -1, "smear", vector, w->smear, g->smear, c->smear);
     add(&to, -1, "smear_gate", vector, w->smear_gate, g->smear_gate, c->smear_gate);
     for (int64_t l = 0; l < cfg->layers; l++)
         add_layer(&to, l, &w->layer[l], &g->layer[l], &c->layer[l]);
+    for (int k = 0; k < 2; k++) {
+        snprintf(name, sizeof name, "mudd.%d.up", k);
+        add(&to, -1, name, vector, w->mudd[k].up, g->mudd[k].up, c->mudd[k].up);
+        snprintf(name, sizeof name, "mudd.%d.down", k);
+        add(&to, -1, name, vector, w->mudd[k].down, g->mudd[k].down, c->mudd[k].down);
+        snprintf(name, sizeof name, "mudd.%d.bias", k);
+        add(&to, -1, name, vector, w->mudd[k].bias, g->mudd[k].bias, c->mudd[k].bias);
+    }
     add(&to, -1, "backout", vector, w->backout, g->backout, c->backout);
     add(&to, -1, "spare", vector, w->spare, g->spare, c->spare);
     add(&to, -1, "head", MUSEC_ROLE_HEAD, w->head, g->head, c->head);
@@ -96,6 +109,7 @@ static musec_status draw_table(ms_device *d, const ms_gpt_config *cfg, const ms_
 {
     const double sd = strcmp(p->name, "embed") == 0    ? cfg->init_embed
                       : strcmp(p->name, "embed2") == 0 ? cfg->init_embed2
+                      : strcmp(p->name, "bigram") == 0 ? 0.0
                                                        : cfg->init_values;
     return sd > 0.0 ? d->ops->normal(d, key, 0.0, sd, p->weight) : d->ops->fill(d, 0.0, p->weight);
 }
@@ -133,6 +147,8 @@ musec_status ms_gpt_draw(ms_device *d, const ms_gpt_config *cfg, const ms_gpt_te
     }
     if (p->role == MUSEC_ROLE_EMBED) return draw_table(d, cfg, p, key);
     if (p->role == MUSEC_ROLE_HEAD) return d->ops->normal(d, key, 0.0, cfg->init_head, p->weight);
+    if (strncmp(p->name, "mudd.", 5) == 0 && ms_text_ends_with(p->name, ".up"))
+        return d->ops->uniform(d, key, -unit, unit, p->weight);
     TRY(d->ops->fill(d, 0.0, p->weight)); /* gates, the shares of x0 and x02, and the smear */
     for (size_t i = 0; i < COUNT(scalars); i++)
         if (ms_text_ends_with(p->name, scalars[i].end))

@@ -23,8 +23,7 @@ static ms_mat scalar(const ms_gpt *g, int64_t which)
     return ms_mat_part(g->now.scalar, 0, 1, which, 1);
 }
 
-/* to (1, n) <- beta to + alpha times the sums of the columns of x */
-static musec_status sum_rows(ms_gpt *g, double alpha, ms_mat x, double beta, ms_mat to)
+musec_status ms_sum_rows(ms_gpt *g, double alpha, ms_mat x, double beta, ms_mat to)
 {
     const ms_mat ones = ms_rows_of(g->now.ones, 0, x.rows);
     return g->d->ops->gemm(g->d, alpha, ms_t(ones), x, beta, to);
@@ -69,7 +68,7 @@ static musec_status gate_backward(ms_gpt *g, double k, ms_mat b, ms_mat s, ms_ma
     if (db.data != NULL) to.dcoef = dots;
     TRY(op->scale(g->d, ms_const(k), dcoef));
     TRY(op->blend_grad(g->d, &by, &to, 1, dcoef));
-    if (db.data != NULL) TRY(sum_rows(g, 1.0, dots, 0.0, db));
+    if (db.data != NULL) TRY(ms_sum_rows(g, 1.0, dots, 0.0, db));
     TRY(op->unary_grad(g->d, MS_UNARY_SIGMOID, s, dsig, dsig));
     TRY(op->copy(g->d, dsig, ds));
 done:
@@ -120,6 +119,7 @@ musec_status ms_embed_tokens(ms_gpt *g)
 
     TRY(ms_embed_smeared(g));
     TRY(op->rmsnorm(g->d, g->cfg.norm_eps, g->cfg.smear ? n->dnorm : n->norm, n->layer[0].x));
+    TRY(ms_bigram_forward(g));
     if (!g->cfg.embed2) return MUSEC_OK;
     TRY(op->embed(g->d, n->inputs, g->w.embed2, n->x02));
     TRY(op->rmsnorm(g->d, g->cfg.norm_eps, n->x02, n->x02));
@@ -163,6 +163,7 @@ musec_status ms_embed_backward(ms_gpt *g, const ms_gpt_pass *pass)
         TRY(op->rmsnorm_grad(g->d, eps, n->norm, n->dx02, 0.0, n->dx02));
         TRY(op->embed_grad(g->d, n->inputs, n->dx02, g->g.embed2));
     }
+    TRY(ms_bigram_backward(g));
     TRY(ms_embed_smeared(g));
     TRY(op->rmsnorm_grad(g->d, eps, g->cfg.smear ? n->dnorm : n->norm, n->dx, 0.0, n->dx));
     if (g->cfg.smear) TRY(smear_backward(g));
@@ -183,8 +184,7 @@ done:
     return st;
 }
 
-/* The output of layer l is the input of the one after it. */
-static ms_mat output_of(const ms_gpt *g, int64_t l)
+ms_mat ms_output_of(const ms_gpt *g, int64_t l)
 {
     return l + 1 < g->cfg.layers ? g->now.layer[l + 1].x : g->now.x;
 }
@@ -198,7 +198,7 @@ musec_status ms_skip_forward(ms_gpt *g, int64_t layer)
     if (g->cfg.skip_from[layer] == 0) return MUSEC_OK;
     TRY(gate_logits(g, g->now.layer[0].x, g->w.layer[layer].skip_gate, a->skip_s));
     TRY(skip_coefs(g, layer, &coef));
-    const ms_mat        from    = output_of(g, g->cfg.skip_from[layer] - 1);
+    const ms_mat        from    = ms_output_of(g, g->cfg.skip_from[layer] - 1);
     const ms_blend_term terms[] = { plain(a->x), times(coef, from) };
     TRY(g->d->ops->blend(g->d, terms, 2, a->skipped));
 done:
@@ -217,7 +217,7 @@ musec_status ms_skip_backward(ms_gpt *g, int64_t layer)
 
     if (from < 0) return MUSEC_OK;
     TRY(skip_coefs(g, layer, &coef));
-    const ms_blend_term term = times(coef, output_of(g, from));
+    const ms_blend_term term = times(coef, ms_output_of(g, from));
     const ms_blend_grad to   = { .dx = n->layer[from].dkept, .adds = true, .dcoef = dcoef };
     TRY(op->blend_grad(g->d, &term, &to, 1, n->dx));
     TRY(gate_backward(g, 2.0, b, a->skip_s, dcoef, db, n->ds16));
@@ -262,7 +262,7 @@ musec_status ms_mix_backward(ms_gpt *g, int64_t layer)
                                     { n->dx02, true, column(n->dcoef, 2, 1) },
                                     { n->dx, false, column(n->dcoef, 0, 1) } };
     TRY(g->d->ops->blend_grad(g->d, terms, grads, 3, n->dx));
-    TRY(sum_rows(g, 1.0, column(n->dcoef, 0, 3), 1.0, dmix));
+    TRY(ms_sum_rows(g, 1.0, column(n->dcoef, 0, 3), 1.0, dmix));
 done:
     return st;
 }
@@ -284,7 +284,7 @@ static musec_status scale_backward(ms_gpt *g, int64_t layer, int64_t which, ms_m
     const ms_blend_grad to    = { .dx = dy, .dcoef = dcoef };
     musec_status        st;
     TRY(g->d->ops->blend_grad(g->d, &term, &to, 1, dy));
-    TRY(sum_rows(g, 1.0, dcoef, 1.0, column(g->g.layer[layer].scales, which, 1)));
+    TRY(ms_sum_rows(g, 1.0, dcoef, 1.0, column(g->g.layer[layer].scales, which, 1)));
 done:
     return st;
 }
@@ -307,10 +307,15 @@ static musec_status gated_output(ms_gpt *g, int64_t layer, ms_mat *y)
 {
     const ms_layer_acts *a     = &g->now.layer[layer];
     const int64_t        heads = g->cfg.heads;
+    ms_mat               ungated;
+    musec_status         st;
 
-    *y = g->cfg.head_gates ? g->now.gated : a->y;
-    if (!g->cfg.head_gates) return MUSEC_OK;
-    return g->d->ops->gate(g->d, a->s, ms_mat_heads(a->y, heads), ms_mat_heads(*y, heads));
+    TRY(ms_exclude(g, layer, &ungated));
+    *y = g->cfg.head_gates ? g->now.gated : ungated;
+    if (g->cfg.head_gates)
+        TRY(g->d->ops->gate(g->d, a->s, ms_mat_heads(ungated, heads), ms_mat_heads(*y, heads)));
+done:
+    return st;
 }
 
 musec_status ms_attn_output(ms_gpt *g, int64_t layer, ms_mat *output)
@@ -401,27 +406,59 @@ done:
 
 /* ---- value tables ---------------------------------------------------------------------------- */
 
-/* The rows of the layer's table, and their coefficients. */
-static musec_status value_rows(ms_gpt *g, int64_t layer, ms_mat *coef)
+/* Columns of a value gate that read the attention's input; the others read the table's row. */
+static int64_t own_columns(const ms_gpt *g)
 {
-    const ms_gpt_acts *n    = &g->now;
-    const ms_mat       none = { 0 };
-    musec_status       st;
-    TRY(g->d->ops->embed(g->d, n->inputs, g->w.value[g->cfg.value_table[layer] - 1], n->ve));
-    TRY(gate_coefs(g, 2.0, none, n->layer[layer].value_s, coef));
+    return g->cfg.value_ve ? g->cfg.gate_width / 2 : g->cfg.gate_width;
+}
+
+static ms_mat own_part(const ms_gpt *g, ms_mat x) { return column(x, 0, own_columns(g)); }
+
+/* Of a gate's weight, the columns for the table's row, and of the row, those that they read. */
+static ms_mat row_weights(const ms_gpt *g, ms_mat u)
+{
+    return column(u, own_columns(g), g->cfg.gate_width - own_columns(g));
+}
+
+static ms_mat row_part(const ms_gpt *g, ms_mat ve)
+{
+    return column(ve, 0, g->cfg.gate_width - own_columns(g));
+}
+
+static musec_status value_logits(ms_gpt *g, ms_mat u, ms_mat s)
+{
+    const ms_device_ops *op = g->d->ops;
+    musec_status         st;
+    TRY(op->gemm(g->d, 1.0, own_part(g, g->now.norm), ms_t(own_part(g, u)), 0.0, s));
+    if (g->cfg.value_ve)
+        TRY(op->gemm(g->d, 1.0, row_part(g, g->now.ve), ms_t(row_weights(g, u)), 1.0, s));
 done:
     return st;
 }
 
+static musec_status value_rows(ms_gpt *g, int64_t layer)
+{
+    const ms_mat table = g->w.value[g->cfg.value_table[layer] - 1];
+    return g->d->ops->embed(g->d, g->now.inputs, table, g->now.ve);
+}
+
+static bool has_values(const ms_gpt *g, int64_t layer)
+{
+    return g->cfg.value_table[layer] > 0 && !ms_gpt_is_dynamic(&g->cfg, layer);
+}
+
 musec_status ms_value_forward(ms_gpt *g, int64_t layer)
 {
-    const ms_layer_acts *a = &g->now.layer[layer];
+    const ms_layer_acts *a    = &g->now.layer[layer];
+    const ms_mat         none = { 0 };
     ms_mat               coef;
     musec_status         st;
 
-    if (g->cfg.value_table[layer] == 0) return MUSEC_OK;
-    TRY(gate_logits(g, g->now.norm, g->w.layer[layer].value_gate, a->value_s));
-    TRY(value_rows(g, layer, &coef));
+    if (ms_gpt_is_dynamic(&g->cfg, layer)) return ms_mudd_values(g, layer);
+    if (!has_values(g, layer)) return MUSEC_OK;
+    TRY(value_rows(g, layer));
+    TRY(value_logits(g, g->w.layer[layer].value_gate, a->value_s));
+    TRY(gate_coefs(g, 2.0, none, a->value_s, &coef));
     const ms_mat        v       = ms_heads_of(g, a->qkv, 2);
     const ms_blend_term terms[] = { plain(v), times(coef, ms_mat_heads(g->now.ve, g->cfg.heads)) };
     TRY(g->d->ops->blend(g->d, terms, 2, v));
@@ -429,67 +466,108 @@ done:
     return st;
 }
 
+/* What the gate gives to its weights, and to the table's row. */
+static musec_status value_row_backward(ms_gpt *g, int64_t layer)
+{
+    const ms_device_ops *op = g->d->ops;
+    const ms_gpt_acts   *n  = &g->now;
+    const ms_mat         u = g->w.layer[layer].value_gate, du = g->g.layer[layer].value_gate;
+    musec_status         st;
+
+    if (!g->cfg.value_ve) return MUSEC_OK;
+    TRY(op->gemm(g->d, 1.0, ms_t(n->value_ds), row_part(g, n->ve), 1.0, row_weights(g, du)));
+    TRY(op->gemm(g->d, 1.0, n->value_ds, row_weights(g, u), 1.0, row_part(g, n->dve)));
+done:
+    return st;
+}
+
 musec_status ms_value_backward(ms_gpt *g, int64_t layer)
 {
-    const ms_device_ops *op    = g->d->ops;
-    const ms_gpt_acts   *n     = &g->now;
-    const int64_t        heads = g->cfg.heads, table = (int64_t)g->cfg.value_table[layer] - 1;
-    const ms_mat         dcoef = column(n->dcoef, 0, heads), none = { 0 };
+    const ms_device_ops *op = g->d->ops;
+    const ms_gpt_acts   *n  = &g->now;
+    const ms_mat         s = n->layer[layer].value_s, none = { 0 };
+    const int64_t        heads = g->cfg.heads;
+    const ms_mat         dcoef = column(n->dcoef, 0, heads);
     ms_mat               coef;
     musec_status         st;
 
-    if (table < 0) return MUSEC_OK;
-    TRY(value_rows(g, layer, &coef));
+    if (ms_gpt_is_dynamic(&g->cfg, layer)) return ms_mudd_values_backward(g, layer);
+    if (!has_values(g, layer)) return MUSEC_OK;
+    TRY(value_rows(g, layer));
+    TRY(gate_coefs(g, 2.0, none, s, &coef));
     const ms_blend_term term = times(coef, ms_mat_heads(n->ve, heads));
     const ms_blend_grad to   = { .dx = ms_mat_heads(n->dve, heads), .dcoef = dcoef };
     TRY(op->blend_grad(g->d, &term, &to, 1, ms_heads_of(g, n->dqkv, 2)));
-    TRY(op->embed_grad(g->d, n->inputs, n->dve, g->g.value[table]));
-    TRY(gate_backward(g, 2.0, none, n->layer[layer].value_s, dcoef, none, n->value_ds));
+    TRY(gate_backward(g, 2.0, none, s, dcoef, none, n->value_ds));
+    TRY(value_row_backward(g, layer));
+    TRY(op->embed_grad(g->d, n->inputs, n->dve,
+                       g->g.value[(int64_t)g->cfg.value_table[layer] - 1]));
 done:
     return st;
 }
 
 musec_status ms_value_gate_backward(ms_gpt *g, int64_t layer)
 {
-    if (g->cfg.value_table[layer] == 0) return MUSEC_OK;
-    return gate_weight_backward(g, g->now.value_ds, g->now.norm, g->w.layer[layer].value_gate,
-                                g->g.layer[layer].value_gate, g->now.dnorm);
+    const ms_gpt_acts *n = &g->now;
+    const ms_mat       u = g->w.layer[layer].value_gate, du = g->g.layer[layer].value_gate;
+    musec_status       st;
+
+    if (!has_values(g, layer)) return MUSEC_OK;
+    TRY(g->d->ops->gemm(g->d, 1.0, ms_t(n->value_ds), own_part(g, n->norm), 1.0, own_part(g, du)));
+    TRY(g->d->ops->gemm(g->d, 1.0, n->value_ds, own_part(g, u), 1.0, own_part(g, n->dnorm)));
+done:
+    return st;
 }
 
 /* ---- the final state ------------------------------------------------------------------------- */
 
+/* minus the learned share */
+static musec_status backout_share(ms_gpt *g, ms_mat share)
+{
+    musec_status st;
+    TRY(g->d->ops->copy(g->d, g->master.backout, share));
+    TRY(g->d->ops->scale(g->d, ms_const(-1.0), share));
+done:
+    return st;
+}
+
+static ms_mat final_of(const ms_gpt *g)
+{
+    return g->cfg.backout || g->cfg.mudd ? g->now.final : g->now.x;
+}
+
 musec_status ms_final_state(ms_gpt *g, ms_mat *state)
 {
-    const ms_device_ops *op = g->d->ops;
-    const ms_mat         l  = scalar(g, 0);
-    musec_status         st;
+    const ms_mat share = scalar(g, 0);
+    musec_status st;
 
-    *state = g->cfg.backout ? g->now.final : g->now.x;
+    *state = final_of(g);
+    if (g->cfg.mudd) return ms_mudd_leave(g, *state);
     if (!g->cfg.backout) return MUSEC_OK;
-    TRY(op->copy(g->d, g->master.backout, l));
-    TRY(op->scale(g->d, ms_const(-1.0), l));
-    const ms_blend_term terms[] = { plain(g->now.x), times(l, output_of(g, g->cfg.backout - 1)) };
-    TRY(op->blend(g->d, terms, 2, *state));
+    TRY(backout_share(g, share));
+    const ms_mat        h       = ms_output_of(g, g->cfg.backout - 1);
+    const ms_blend_term terms[] = { plain(g->now.x), times(share, h) };
+    TRY(g->d->ops->blend(g->d, terms, 2, *state));
 done:
     return st;
 }
 
 musec_status ms_final_backward(ms_gpt *g)
 {
-    const ms_device_ops *op = g->d->ops;
-    const ms_gpt_acts   *n  = &g->now;
-    const int64_t        at = g->cfg.backout - 1;
-    const ms_mat         l = scalar(g, 0), dcoef = column(n->dcoef, 0, 1);
-    ms_mat               state;
+    const ms_device_ops *op    = g->d->ops;
+    const ms_gpt_acts   *n     = &g->now;
+    const int64_t        at    = g->cfg.backout - 1;
+    const ms_mat         share = scalar(g, 0), dcoef = column(n->dcoef, 0, 1);
     musec_status         st;
 
-    TRY(ms_final_state(g, &state));
-    TRY(op->rmsnorm_grad(g->d, g->cfg.norm_eps, state, n->dnorm, 0.0, n->dx));
+    TRY(op->rmsnorm_grad(g->d, g->cfg.norm_eps, final_of(g), n->dnorm, 0.0, n->dx));
+    if (g->cfg.mudd) return ms_mudd_leave_backward(g);
     if (at < 0) return MUSEC_OK;
-    const ms_blend_term term = times(l, output_of(g, at));
+    TRY(backout_share(g, share));
+    const ms_blend_term term = times(share, ms_output_of(g, at));
     const ms_blend_grad to   = { .dx = n->layer[at].dkept, .adds = true, .dcoef = dcoef };
     TRY(op->blend_grad(g->d, &term, &to, 1, n->dx));
-    TRY(sum_rows(g, -1.0, dcoef, 1.0, g->g.backout));
+    TRY(ms_sum_rows(g, -1.0, dcoef, 1.0, g->g.backout));
 done:
     return st;
 }

@@ -14,6 +14,7 @@ struct ms_gpt {
     ms_gpt_config  cfg;
     musec_dtype    dtype; /* of activations */
     int64_t        max_tokens;
+    int32_t       *hashes; /* host memory: ids that are computed from tokens */
     void          *weight_memory, *copy_memory, *grad_memory, *act_memory; /* device */
     ms_mat         all_grads; /* (1, n), with the padding between them */
     ms_gpt_weights master, g; /* weights and gradients, in the accumulator dtype */
@@ -43,6 +44,10 @@ ms_unary ms_activation_of(const ms_gpt *g);
 ms_mat   ms_act_of(const ms_gpt *g, int64_t layer);
 bool     ms_is_stopped(const ms_gpt_pass *pass);
 bool     ms_is_long(const ms_gpt *g, int64_t layer);
+ms_mat   ms_attn_source(const ms_gpt *g, int64_t layer);
+ms_mat   ms_output_of(const ms_gpt *g, int64_t layer); /* the input of the one after it */
+/* to (1, n) <- beta to + alpha times the sums of the columns of x, in the accumulator dtype */
+musec_status ms_sum_rows(ms_gpt *g, double alpha, ms_mat x, double beta, ms_mat to);
 /* out <- z + x w^T */
 musec_status ms_add_product(ms_gpt *g, ms_mat z, ms_mat x, ms_mat w, ms_mat out);
 
@@ -76,6 +81,37 @@ musec_status ms_value_backward(ms_gpt *g, int64_t layer);
 musec_status ms_value_gate_backward(ms_gpt *g, int64_t layer);
 musec_status ms_attn_output_backward(ms_gpt *g, int64_t layer);
 musec_status ms_final_backward(ms_gpt *g);
+
+/* ---- heads.c --------------------------------------------------------------------------------- */
+
+/* From q and k as projected to those that attention reads, and back. */
+musec_status ms_rope_forward(ms_gpt *g, int64_t layer);
+musec_status ms_rope_backward(ms_gpt *g, int64_t layer);
+musec_status ms_attend(ms_gpt *g, const ms_gpt_pass *pass, int64_t layer, ms_vec max_logit);
+musec_status ms_attend_backward(ms_gpt *g, const ms_gpt_pass *pass, int64_t layer);
+/* y without the share of v; also of the backward pass.  Its gradient takes the place of dy, and that
+ * of v is kept in dve until ms_exclude_add adds it to that of attention. */
+musec_status ms_exclude(ms_gpt *g, int64_t layer, ms_mat *y);
+musec_status ms_exclude_backward(ms_gpt *g, int64_t layer);
+musec_status ms_exclude_add(ms_gpt *g, int64_t layer);
+
+/* ---- dynamic.c ------------------------------------------------------------------------------- */
+
+void   ms_bigram_ids(const ms_gpt_config *cfg, const int32_t *tokens, int64_t n, int32_t *rows,
+                     int32_t *signs);
+double ms_bigram_sign(uint64_t index); /* of an element of the table of signs */
+musec_status ms_bigram_forward(ms_gpt *g);
+musec_status ms_bigram_backward(ms_gpt *g);
+musec_status ms_post_attn(ms_gpt *g, int64_t layer);
+musec_status ms_post_attn_backward(ms_gpt *g, int64_t layer);
+musec_status ms_post_mlp(ms_gpt *g, int64_t layer, ms_mat out);
+musec_status ms_post_mlp_backward(ms_gpt *g, int64_t layer);
+musec_status ms_mudd_enter(ms_gpt *g, int64_t layer);
+musec_status ms_mudd_enter_backward(ms_gpt *g, int64_t layer);
+musec_status ms_mudd_values(ms_gpt *g, int64_t layer);
+musec_status ms_mudd_values_backward(ms_gpt *g, int64_t layer);
+musec_status ms_mudd_leave(ms_gpt *g, ms_mat out);
+musec_status ms_mudd_leave_backward(ms_gpt *g);
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 

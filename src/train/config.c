@@ -293,23 +293,21 @@ void ms_train_config_resolve(ms_train_config *cfg,
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-static musec_status read_long_layers(ms_error *e, ms_train_config *cfg)
+/* Parses "all", "none" or "0,4,11". */
+static musec_status read_layer_set(ms_error *e, const char *name, const char *text, uint64_t *out)
 {
-    const char *at = cfg->long_layers;
-    if (strcmp(at, "all") == 0) {
-        cfg->model.long_layers = UINT64_MAX;
-        return MUSEC_OK;
-    }
-    cfg->model.long_layers = 0;
-    if (strcmp(at, "none") == 0) return MUSEC_OK;
+    const char *at = text;
+
+    *out = strcmp(text, "all") == 0 ? UINT64_MAX : 0;
+    if (*out != 0 || strcmp(text, "none") == 0) return MUSEC_OK;
     for (;;) {
         char      *end   = NULL;
         const long layer = isdigit((unsigned char)*at) ? strtol(at, &end, 10) : -1;
         if (layer < 0 || layer >= MS_GPT_LAYERS || (*end != ',' && *end != '\0'))
             return ms_fail(e, MUSEC_EINVAL,
-                           "long-layers is \"%s\"; it must be all, none, or layers such as 0,4,11",
-                           cfg->long_layers);
-        cfg->model.long_layers |= (uint64_t)1 << layer;
+                           "%s is \"%s\"; it must be all, none, or layers such as 0,4,11", name,
+                           text);
+        *out |= (uint64_t)1 << layer;
         if (*end == '\0') return MUSEC_OK;
         at = end + 1;
     }
@@ -344,27 +342,32 @@ static musec_status read_by_layer(ms_error *e, const char *name, const char *tex
     }
 }
 
-static musec_status read_backout(ms_error *e, ms_train_config *cfg)
+/* Parses a layer or "none": *out <- the layer plus 1, or 0. */
+static musec_status read_layer(ms_error *e, const char *name, const char *text, int64_t layers,
+                               int64_t *out)
 {
     int64_t layer = -1;
-    if (strcmp(cfg->backout, "none") != 0 && (ms_whole_i64(cfg->backout, &layer) != MS_WHOLE_READ ||
-                                              layer < 0 || layer >= cfg->model.layers))
+    if (strcmp(text, "none") != 0 &&
+        (ms_whole_i64(text, &layer) != MS_WHOLE_READ || layer < 0 || layer >= layers))
         return ms_fail(e, MUSEC_EINVAL,
-                       "backout is \"%s\"; it must be none, or one of the %lld layers, counted "
-                       "from 0",
-                       cfg->backout, (long long)cfg->model.layers);
-    cfg->model.backout = layer + 1;
+                       "%s is \"%s\"; it must be none, or one of the %lld layers, counted from 0",
+                       name, text, (long long)layers);
+    *out = layer + 1;
     return MUSEC_OK;
 }
 
 /* The fields that are lists of layers. */
 static musec_status read_layers(ms_error *e, ms_train_config *cfg)
 {
-    musec_status st;
-    TRY(read_long_layers(e, cfg));
-    TRY(read_by_layer(e, "value-tables", cfg->value_tables, cfg->model.value_table));
-    TRY(read_by_layer(e, "skips", cfg->skips, cfg->model.skip_from));
-    TRY(read_backout(e, cfg));
+    ms_gpt_config *m = &cfg->model;
+    musec_status   st;
+    TRY(read_layer_set(e, "long-layers", cfg->long_layers, &m->long_layers));
+    TRY(read_layer_set(e, "paired-layers", cfg->paired_layers, &m->paired_layers));
+    TRY(read_layer_set(e, "bare-layers", cfg->bare_layers, &m->bare_layers));
+    TRY(read_by_layer(e, "value-tables", cfg->value_tables, m->value_table));
+    TRY(read_by_layer(e, "skips", cfg->skips, m->skip_from));
+    TRY(read_layer(e, "backout", cfg->backout, m->layers, &m->backout));
+    TRY(read_layer(e, "attn-from", cfg->attn_from, m->layers, &m->attn_from));
     if (cfg->untie > 0 && cfg->model.tied)
         st =
             ms_fail(e, MUSEC_EINVAL,
@@ -411,6 +414,13 @@ bool ms_train_parts(const ms_train_config *cfg, char text[MS_PARTS_TEXT])
         { strcmp(cfg->value_tables, "none") != 0, "value tables ", cfg->value_tables },
         { m->key_offset != 0, "key offset", "" },
         { cfg->yarn > 0, "YaRN", "" },
+        { m->bigram > 0, "bigram table", "" },
+        { m->post_mix != 0, "mixes after attention and MLP", "" },
+        { m->bare_layers != 0, "no attention in ", cfg->bare_layers },
+        { m->paired_layers != 0, "paired heads in ", cfg->paired_layers },
+        { m->xsa != 0, "XSA", "" },
+        { m->attn_from > 0, "late attention from layer ", cfg->attn_from },
+        { m->mudd > 0, "MUDD", "" },
         { m->spare > 0, "spare parameters", "" },
     };
     size_t n = 0;

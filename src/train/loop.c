@@ -168,13 +168,16 @@ static musec_status update_weights(ms_error *e, ms_train *t, const ms_step_plan 
                                    ms_log_line *line)
 {
     const int64_t heads = t->cfg.model.heads, made = musec_optim_steps(t->optim);
-    const double  start = ms_clock_ms();
-    musec_status  st    = MUSEC_OK;
+    const double  start     = ms_clock_ms();
+    size_t        attention = 0; /* its number in the optimizer */
+    musec_status  st        = MUSEC_OK;
 
-    for (int64_t l = 0; l < t->cfg.model.layers && ms_train_needs_logits(&t->cfg); l++)
+    for (int64_t l = 0; l < t->cfg.model.layers && ms_train_needs_logits(&t->cfg); l++) {
+        if (t->cfg.model.bare_layers >> l & 1) continue;
         TRY(ms_train_check(
             e, t->ctx,
-            musec_optim_set_logits(t->optim, (size_t)l, t->max_logit + l * heads, heads)));
+            musec_optim_set_logits(t->optim, attention++, t->max_logit + l * heads, heads)));
+    }
     TRY(ms_train_check(e, t->ctx, musec_optim_set_beta(t->optim, plan->beta)));
     if (t->cfg.untie > 0 && t->progress.step - 1 == t->cfg.untie) TRY(ms_train_untie(e, t));
     TRY(ms_train_check(

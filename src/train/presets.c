@@ -39,27 +39,41 @@ static const char small_stages[] = "stages="
                                    " 460 batch=393216 window=640/1408 lr=1.73;"
                                    " rest batch=393216 window=768/1664 lr=1.73";
 
-static const char *const small[] = {
-    OF_THE_PAPER,
-    "layers=11",
-    "width=768",
-    "heads=6",
-    "mlp=3072",
-    "long_layers=3,10",
-    "rope_pairs=adjacent",
-    "init_qkv=0.5",
-    "init_out=0.5",
-    "lr=0.023",
-    "threshold=0.1",
-    "aux_lr=0.008",
-    "aux_beta1=0.5",
-    "aux_eps=1e-10",
-    "steps=1390",
-    "extension=10",
-    "batch=131072",
-    "max_doc=2048",
-    "cooldown=0.6",
-    "cooldown_to=0.15",
+#define OF_SMALL                                                                            \
+    OF_THE_PAPER, "layers=11", "width=768", "heads=6", "mlp=3072", "long_layers=3,10",      \
+        "rope_pairs=adjacent", "init_qkv=0.5", "init_out=0.5", "lr=0.023", "threshold=0.1", \
+        "aux_lr=0.008", "aux_beta1=0.5", "aux_eps=1e-10", "steps=1390", "extension=10",     \
+        "batch=131072", "max_doc=2048", "cooldown=0.6", "cooldown_to=0.15"
+
+static const char *const small[] = { OF_SMALL, small_stages, NULL };
+
+/* The paper's model in full.  The spare parameters are those that the code base has and does not
+ * read: of layer 6, of the last layer, of unused gates and rows of coefficients. */
+static const char *const small_full[] = {
+    OF_SMALL,
+    "head_gates=yes",
+    "gate_width=12",
+    "smear=yes",
+    "attn_scales=yes",
+    "key_offset=yes",
+    "yarn=1664",
+    "untie=921",
+    "skips=6:3",
+    "bare_layers=6",
+    "paired_layers=0,2,5,9",
+    "xsa=yes",
+    "post_mix=yes",
+    "init_residual=1.0488088481701516",
+    "bigram=754560",
+    "bigram_width=192",
+    "value_tables=1:0,2:1,8:2,9:3,10:4",
+    "value_ve=yes",
+    "init_values=0.01",
+    "attn_from=7",
+    "mudd=64",
+    "spare=699",
+    "lr_tables=75",
+    "lr_scalars=5",
     small_stages,
     NULL,
 };
@@ -113,6 +127,8 @@ const ms_preset ms_presets[] = {
     { "small", "11 layers of 768, 1390 steps: the paper's", small },
     { "medium", "16 layers of 1024, 4740 steps: the paper's", medium },
     { "wide", "16 layers of 2048, 8040 steps: the paper's", wide },
+    { "small-full", "small with every part and table: the paper's 491 million parameters",
+      small_full },
     { "medium-full", "medium with every part and table: the paper's 613 million parameters",
       medium_full },
     { "wide-full", "wide with every part and table: the paper's 1.63 billion parameters",

@@ -44,7 +44,9 @@ static double lr_factor(const ms_train_config *cfg, const ms_gpt_tensor *p)
     if (p->role == MUSEC_ROLE_VO) return cfg->lr_vo;
     if (p->role == MUSEC_ROLE_MLP) return down ? cfg->lr_down : cfg->lr_up;
     if (p->role == MUSEC_ROLE_EMBED && strcmp(p->name, "embed") != 0) return cfg->lr_tables;
-    if (p->role == MUSEC_ROLE_VECTOR && strstr(p->name, "gate") == NULL) return cfg->lr_scalars;
+    if (p->role == MUSEC_ROLE_VECTOR && strstr(p->name, "gate") == NULL &&
+        strstr(p->name, "mudd") == NULL)
+        return cfg->lr_scalars;
     return 1.0;
 }
 

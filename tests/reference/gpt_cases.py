@@ -14,7 +14,9 @@ COMMON = {
     "weights": [1.0], "grad_scale": 1.0,
     # of the paper's full models; layers and tables are counted from 1, and 0 is none
     "embed2": 0, "smear": 0, "attn_scales": 0, "key_offset": 0, "backout": 0, "spare": 0,
-    "value_table": [0] * 4, "skip_from": [0] * 4, "windows": [],
+    "value_table": [0] * 5, "skip_from": [0] * 5, "windows": [],
+    "bigram": 0, "bigram_width": 0, "attn_from": 0, "xsa": 0, "post_mix": 0, "value_ve": 0,
+    "mudd": 0, "paired_layers": 0, "bare_layers": 0,
 }
 SIGMOID = {"cap": "sigmoid", "cap_scale": 23.0, "cap_shift": 5.0, "cap_width": 7.5}
 TANH = {"cap": "tanh", "cap_scale": 3.0}
@@ -56,6 +58,21 @@ CASES = {
                     "skip_from": [0, 0, 2, 1], "windows": [4, 9], "long_layers": 9,
                     "attn_scale": 0.4, "weights": [1.0, 0.5, 0.25], "grad_scale": 0.125,
                     "norm_eps": 1e-3}, [13, 1, 18, 5]),
+    "small_bigram": ({**TANH, "post_mix": 1, "bigram": 41, "bigram_width": 7}, [9, 12]),
+    "small_pairs": ({"post_mix": 1, "paired_layers": 3, "heads": 6, "head": 8, "head_gates": 1,
+                     "rope_adjacent": 1, "window_short": 5, "long_layers": 2}, [8, 1, 9]),
+    "small_xsa": ({**SIGMOID, "post_mix": 1, "xsa": 1, "head_gates": 1, "attn_scales": 1,
+                   "gate_width": 6, "value_ve": 1, "value_table": [0, 1, 0, 0, 0]}, [7, 8]),
+    "small_late": ({"post_mix": 1, "layers": 3, "bare_layers": 2, "skip_from": [0, 1, 0, 0, 0],
+                    "attn_from": 1}, [14]),
+    "small_model": ({**SIGMOID, "layers": 5, "width": 24, "heads": 4, "head": 6, "head_gates": 1,
+                     "smear": 1, "attn_scales": 1, "key_offset": 1, "gate_width": 6,
+                     "bigram": 53, "bigram_width": 7, "attn_from": 3, "xsa": 1, "post_mix": 1,
+                     "value_ve": 1, "mudd": 5, "paired_layers": 9, "bare_layers": 4,
+                     "value_table": [0, 1, 0, 2, 3], "skip_from": [0, 0, 2, 0, 0],
+                     "windows": [4, 9], "long_layers": 18, "attn_scale": 0.4, "rope_adjacent": 1,
+                     "weights": [1.0, 0.5, 0.25], "grad_scale": 0.125, "norm_eps": 1e-3},
+                    [11, 1, 13, 4]),
 }
 SMALL_EMBEDDING = ("one_pair_one_document",)  # cases in which eps matters
 
@@ -69,6 +86,13 @@ def shapes(cfg):
         yield "embed2", (cfg["vocab"], width)
     for table in range(max(cfg["value_table"])):
         yield "value.%d" % table, (cfg["vocab"], inner)
+    if cfg["bigram"]:
+        yield "bigram", (cfg["bigram"], cfg["bigram_width"])
+    for k in range(2 if cfg["mudd"] else 0):
+        n = (14, 5)[k]
+        yield "mudd.%d.up" % k, (cfg["mudd"], width)
+        yield "mudd.%d.down" % k, (n, cfg["mudd"])
+        yield "mudd.%d.bias" % k, (1, n)
     if cfg["smear"]:
         yield "smear", (1, 1)
         yield "smear_gate", (1, cfg["gate_width"])
@@ -81,19 +105,35 @@ def shapes(cfg):
         if cfg["skip_from"][layer]:
             yield at + "skip", (1, 1)
             yield at + "skip_gate", (1, cfg["gate_width"])
-        if cfg["attn_scales"]:
-            yield at + "attn.scales", (1, 2)
-        if cfg["value_table"][layer]:
-            yield at + "attn.value_gate", (cfg["heads"], cfg["gate_width"])
-        for c in "qkv":
-            yield at + "attn." + c, (inner, width)
-        yield at + "attn.o", (width, inner)
-        if cfg["head_gates"]:
-            yield at + "attn.gate", (cfg["heads"], cfg["gate_width"])
+        dynamic = cfg["mudd"] and layer == cfg["layers"] - 1
+        bare = cfg["bare_layers"] >> layer & 1
+        if cfg["post_mix"] and not dynamic:
+            yield at + "mlp.mix", (1, 2)
+            if not bare:
+                yield at + "attn.mix", (1, 3)
+            if not bare and cfg["bigram"]:
+                yield at + "bigram", (1, 1)
+        if not bare:
+            yield from attention_shapes(cfg, layer, at, dynamic)
         if cfg["x0_mix"]:
             yield at + "mix", (1, 3 if cfg["embed2"] else 2)
         yield at + "mlp.up", (cfg["mlp"], width)
         yield at + "mlp.down", (cfg["mlp"], width)
+
+
+def attention_shapes(cfg, layer, at, dynamic):
+    width, inner = cfg["width"], cfg["heads"] * cfg["head"]
+    if cfg["xsa"] and not cfg["paired_layers"] >> layer & 1:
+        yield at + "attn.alpha", (1, cfg["heads"])
+    if cfg["attn_scales"]:
+        yield at + "attn.scales", (1, 2)
+    if cfg["value_table"][layer] and not dynamic:
+        yield at + "attn.value_gate", (cfg["heads"], cfg["gate_width"])
+    for c in "qkv":
+        yield at + "attn." + c, (inner, width)
+    yield at + "attn.o", (width, inner)
+    if cfg["head_gates"]:
+        yield at + "attn.gate", (cfg["heads"], cfg["gate_width"])
 
 
 def draw_weight(rng, case, cfg, name, shape):
@@ -102,7 +142,8 @@ def draw_weight(rng, case, cfg, name, shape):
     deviation = {"embed": 1.0, "head": 0.4, "q": 1.2, "k": 1.2, "v": 1.0, "o": 1.0,
                  "gate": 0.8, "mix": 0.03, "up": 1.0, "down": 0.5, "embed2": 1.0, "value": 1.0,
                  "smear": 0.1, "smear_gate": 0.8, "skip": 0.1, "skip_gate": 0.8, "scales": 0.1,
-                 "value_gate": 0.8, "backout": 0.1, "spare": 1.0}[kind]
+                 "value_gate": 0.8, "backout": 0.1, "spare": 1.0, "bigram": 0.7, "alpha": 0.5,
+                 "bias": 1.0}[kind]
     if kind in "qkvo" or kind in ("up", "down"):
         deviation /= math.sqrt(cfg["width"])
     if kind == "embed" and case in SMALL_EMBEDDING:
@@ -110,6 +151,8 @@ def draw_weight(rng, case, cfg, name, shape):
     w = deviation * rng.standard_normal(shape)
     if kind == "mix":
         w += np.array([[1.05, 0.1, 0.2]])[:, :shape[1]]
+    if name == "mudd.0.bias":
+        w += np.array([[0, 0, 0, 0, 0, 0, 10, 10, 10, 10, 0, 1, 10, 10]])
     if kind in ("smear", "skip", "scales", "backout"):
         w += {"smear": 0.7, "skip": -0.8, "scales": 0.8, "backout": 0.5}[kind]
     return torch.from_numpy(w.astype(np.float32))

@@ -43,6 +43,8 @@ all but the weights in float64.  Weights are (out, in) and rows are tokens:
     rope: pairs = round(head/2 * share), f_j = base^(-j / (pairs - 1)), one pair: f_0 = 1; row i
           turns pair j by i f_j: (p, r) -> (p cos + r sin, r cos - p sin); the pairs are (2j, 2j+1)
           (adjacent) or (j, j + head/2); other columns stay
+    the smallest of the paper's models, which has post_mix instead of x0_mix: see gpt_models.Small
+
     YaRN: for windows w, w' that follow each other, f <- f (w/w' + m (1 - w/w')) with
           m = clip((w f / 2 pi - 1) / 31, 0, 1), and scale <- scale (1 + 0.2 ln(w'/w))
     cap:  raw;  scale tanh(raw / scale);  scale sigmoid((raw + shift) / width)
@@ -58,237 +60,10 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from gpt_cases import CASES, COMMON, make_case, shapes
+from gpt_models import Gpt, Small, model_of
 
 F64_BOUND, F32_BOUND = 1e-12, 1e-4  # those of model_reference_test.c
 MUTANT_FACTOR = 10.0  # a mistake must exceed the wider bound by this much
-
-
-class Gpt:
-    """One pass.  Each part that a mutant below changes is a method."""
-
-    def __init__(self, cfg, weights, batch, dtype=torch.float64):
-        self.cfg, self.dtype = cfg, dtype
-        self.w = {name: value.to(dtype).requires_grad_() for name, value in weights.items()}
-        self.inputs, self.targets, self.doc = batch["inputs"], batch["targets"], batch["doc"]
-        self.T = len(self.inputs)
-
-    # ---- parts ----
-
-    def eps(self):
-        return self.cfg["norm_eps"]
-
-    def norm(self, x):
-        return x / torch.sqrt((x * x).mean(dim=-1, keepdim=True) + self.eps())
-
-    def window(self, layer):
-        is_long = self.cfg["long_layers"] >> layer & 1
-        return self.cfg["window_long"] if is_long else self.cfg["window_short"]
-
-    def visible(self, i, j, window):
-        return self.doc[i] <= j and i - window <= j and j <= i
-
-    def mask(self, layer):
-        out = torch.zeros(self.T, self.T, dtype=torch.bool)
-        for i in range(self.T):
-            for j in range(self.T):
-                out[i, j] = self.visible(i, j, self.window(layer))
-        return out
-
-    def n_pairs(self):
-        return math.floor(self.cfg["head"] / 2 * self.cfg["rope_share"] + 0.5)
-
-    def growths(self):
-        windows = self.cfg["windows"]
-        return list(zip(windows[:-1], windows[1:]))
-
-    def frequency(self, j):
-        pairs = self.n_pairs()
-        f = 1.0 if pairs == 1 else self.cfg["rope_base"] ** (-j / (pairs - 1))
-        for old, new in self.growths():
-            f = self.stretched(f, old, new)
-        return f
-
-    def stretched(self, f, old, new):
-        m = min(max((old * f / (2 * math.pi) - 1) / 31, 0.0), 1.0)
-        return f * (old / new + m * (1 - old / new))
-
-    def pair(self, j):
-        if self.cfg["rope_adjacent"]:
-            return 2 * j, 2 * j + 1
-        return j, j + self.cfg["head"] // 2
-
-    def angle(self, i, j):
-        return i * self.frequency(j)
-
-    def rope(self, x):
-        """x: (T, head) of one head."""
-        columns = list(x.unbind(dim=1))
-        for j in range(self.n_pairs()):
-            at_p, at_r = self.pair(j)
-            angles = torch.tensor([self.angle(i, j) for i in range(self.T)], dtype=torch.float64)
-            cos, sin = torch.cos(angles).to(self.dtype), torch.sin(angles).to(self.dtype)
-            p, r = columns[at_p], columns[at_r]
-            columns[at_p], columns[at_r] = p * cos + r * sin, r * cos - p * sin
-        return torch.stack(columns, dim=1)
-
-    def qk_norm(self, x):
-        return self.norm(x) if self.cfg["qk_norm"] else x
-
-    def scale(self):
-        c = self.cfg["attn_scale"] or 1.0 / math.sqrt(self.cfg["head"])
-        for old, new in self.growths():
-            c = self.grown_scale(c, old, new)
-        return c
-
-    def grown_scale(self, c, old, new):
-        return c * (1 + 0.2 * math.log(new / old))
-
-    def softcap(self, logits):
-        c = self.cfg["attn_softcap"]
-        return c * torch.tanh(logits / c) if c > 0 else logits
-
-    def seen_logits(self, logits, mask):
-        """The logits whose largest one is reported."""
-        return logits[mask]
-
-    def gate_input(self, x, n):
-        return n
-
-    def gate(self, x, name):
-        """The logistic function of the gate's logits: (T, rows of the weight)."""
-        return torch.sigmoid(x[:, :self.cfg["gate_width"]] @ self.w[name].T)
-
-    def attn_scale(self, layer, which):
-        return self.w["layer.%d.attn.scales" % layer][0, which] if self.cfg["attn_scales"] else 1.0
-
-    def with_values(self, layer, n, v):
-        table = self.cfg["value_table"][layer]
-        if table == 0:
-            return v
-        gate = 2 * self.gate(n, "layer.%d.attn.value_gate" % layer)
-        rows = self.w["value.%d" % (table - 1)][self.inputs]
-        return v + gate.repeat_interleave(self.cfg["head"], dim=1) * rows
-
-    def offset_columns(self):
-        turned = {column for j in range(self.n_pairs()) for column in self.pair(j)}
-        return [c for c in range(self.cfg["head"]) if c not in turned]
-
-    def offset(self, layer, k):
-        """k: (T, head) of one head."""
-        if not (self.cfg["key_offset"] and self.cfg["long_layers"] >> layer & 1):
-            return k
-        columns = list(k.unbind(dim=1))
-        for c in self.offset_columns():
-            columns[c] = torch.cat([columns[c][:1], columns[c][:-1]])
-        return torch.stack(columns, dim=1)
-
-    def attention(self, layer, x):
-        """The term that is added to x, and the largest logit of each head."""
-        n, mask = self.norm(x), self.mask(layer)
-        q, k, v = (n @ (self.attn_scale(layer, 0) * self.w["layer.%d.attn.%s" % (layer, c)]).T
-                   for c in "qkv")
-        v = self.with_values(layer, n, v)
-        outputs, largest = [], []
-        for h in range(self.cfg["heads"]):
-            of_head = slice(h * self.cfg["head"], (h + 1) * self.cfg["head"])
-            qh, kh = (self.rope(self.qk_norm(a[:, of_head])) for a in (q, k))
-            kh = self.offset(layer, kh)
-            logits = self.scale() * (qh @ kh.T)
-            largest.append(self.seen_logits(logits, mask).max().item())
-            capped = self.softcap(logits).masked_fill(~mask, -math.inf)
-            y = torch.softmax(capped, dim=1) @ v[:, of_head]
-            if self.cfg["head_gates"]:
-                u = self.w["layer.%d.attn.gate" % layer][h]
-                s = self.gate_input(x, n)[:, :self.cfg["gate_width"]] @ u
-                y = y * torch.sigmoid(s)[:, None]
-            outputs.append(y)
-        o = self.attn_scale(layer, 1) * self.w["layer.%d.attn.o" % layer]
-        return torch.cat(outputs, dim=1) @ o.T, largest
-
-    def activation(self, x):
-        return torch.relu(x) ** 2
-
-    def mlp(self, layer, x):
-        up, down = self.w["layer.%d.mlp.up" % layer], self.w["layer.%d.mlp.down" % layer]
-        return self.activation(self.norm(x) @ up.T) @ down
-
-    def mix(self, layer, x, x0):
-        r, a = self.w["layer.%d.mix" % layer][0, :2]
-        return r * x + a * x0
-
-    def mix2(self, layer, x, x02):
-        return x + self.w["layer.%d.mix" % layer][0, 2] * x02
-
-    def smear(self, e):
-        gate = self.w["smear"][0, 0] * self.gate(e, "smear_gate")
-        return torch.cat([e[:1], e[1:] + gate[1:] * e[:-1]])
-
-    def skip(self, layer, x, x0, kept):
-        """kept: x after each layer."""
-        gate = 2 * self.gate(x0, "layer.%d.skip_gate" % layer)
-        gate = gate * torch.sigmoid(self.w["layer.%d.skip" % layer])
-        return x + gate * kept[self.cfg["skip_from"][layer] - 1]
-
-    def backed_out(self, x, kept):
-        return x - self.w["backout"][0, 0] * kept[self.cfg["backout"] - 1]
-
-    def x0_for_next(self, layer, x0, x):
-        return x0
-
-    def embedding(self):
-        return self.w["head"] if self.cfg["tied"] else self.w["embed"]
-
-    def cap(self, raw):
-        scale = self.cfg["cap_scale"]
-        if self.cfg["cap"] == "tanh":
-            return scale * torch.tanh(raw / scale)
-        if self.cfg["cap"] == "sigmoid":
-            return scale * torch.sigmoid((raw + self.cfg["cap_shift"]) / self.cfg["cap_width"])
-        return raw
-
-    def terms(self, z, t):
-        """The unweighted loss terms of row t: one for each following token that exists."""
-        lse = torch.logsumexp(z[t], dim=0)
-        return [lse - z[t, self.targets[t + k]]
-                for k in range(len(self.cfg["weights"])) if t + k < self.T]
-
-    def grad_scale(self):
-        return self.cfg["grad_scale"]
-
-    # ---- the whole ----
-
-    def results(self):
-        e = self.embedding()[self.inputs]
-        x = x0 = self.norm(self.smear(e) if self.cfg["smear"] else e)
-        x02 = self.norm(self.w["embed2"][self.inputs]) if self.cfg["embed2"] else None
-        max_logit, kept = [], []
-        for layer in range(self.cfg["layers"]):
-            if self.cfg["skip_from"][layer]:
-                x = self.skip(layer, x, x0, kept)
-            if self.cfg["x0_mix"]:
-                x = self.mix(layer, x, x0)
-            if self.cfg["embed2"]:
-                x = self.mix2(layer, x, x02)
-            added, largest = self.attention(layer, x)
-            max_logit.append(largest)
-            x = x + added
-            x = x + self.mlp(layer, x)
-            x0 = self.x0_for_next(layer, x0, x)
-            kept.append(x)
-        if self.cfg["backout"]:
-            x = self.backed_out(x, kept)
-        z = self.cap(self.norm(x) @ self.w["head"].T)
-        objective = loss = torch.zeros((), dtype=self.dtype)
-        for t in range(self.T):
-            terms = self.terms(z, t)
-            objective = objective + sum(w * l for w, l in zip(self.cfg["weights"], terms))
-            loss = loss + terms[0]
-        (self.grad_scale() * objective).backward()
-        out = {"logits": z.detach(), "sums": torch.stack([objective.detach(), loss.detach()]),
-               "max_logit": torch.tensor(max_logit, dtype=torch.float64)}
-        for name, w in self.w.items():
-            out["grad." + name] = torch.zeros_like(w) if w.grad is None else w.grad
-        return {name: value.to(torch.float64) for name, value in out.items()}
 
 
 # ---- mutants: each is a Gpt in which one method has a mistake -----------------------------------
@@ -380,6 +155,31 @@ MUTANTS = {  # name: the method, and what it is in the mutant
                                  Gpt.with_values(g, layer, n.detach(), v)),
     "OffsetOfAllColumns": ("offset_columns", lambda g: range(g.cfg["head"])),
     "NoOffset": ("offset_columns", lambda g: []),
+    "BigramOfTheNext": ("rows_of_pairs", lambda g: Small.rows_of_pairs(g)[1:] +
+                        [g.cfg["bigram"] - 1]),
+    "BigramWithoutSigns": ("signs", lambda g: torch.ones_like(Small.signs(g))),
+    "BigramInAllColumns": ("with_bigram", lambda g, x, b, row: torch.cat(
+        [x[:, :-row.shape[1]], x[:, -row.shape[1]:] + b * row], dim=1)),
+    "PairsBySlot": ("place", lambda g, row, slot: (row // 2, 2 * slot + row % 2)),
+    "PairsAtOnePosition": ("pair_position", lambda g, t, h: 2 * t),
+    "PairsAtTheirRow": ("pair_position", lambda g, t, h: 2 * t + h // (g.cfg["heads"] // 2)),
+    "PairsInTheWholeWindow": ("pair_visible", lambda g, i, j, window:
+                              Small.pair_visible(g, i, j, 2 * window)),
+    "PairsAcrossDocuments": ("pair_visible", lambda g, i, j, window: i - window <= j <= i),
+    "XsaWithoutGradientOfV": ("exclude", lambda g, alpha, y, v:
+                              Small.exclude(g, alpha, y, v.detach())),
+    "XsaWithoutTanh": ("exclude", lambda g, alpha, y, v: Small.exclude(
+        g, torch.atanh(torch.clamp(alpha, -0.99, 0.99)), y, v)),
+    "ValueGateOfInputAlone": ("value_gate_input", lambda g, n, row: n[:, :g.cfg["gate_width"]]),
+    "LateAttentionOfX": ("late", lambda g, kept, x, layer: x),
+    "LateWithoutGradient": ("late", lambda g, kept, x, layer:
+                            Small.late(g, kept, x, layer).detach()),
+    "CoefsNotScaled": ("coefs", lambda g, which, x: 10 * Small.coefs(g, which, x)),
+    "CoefsWithoutGradient": ("coefs", lambda g, which, x: Small.coefs(g, which, x.detach())),
+    "DynamicValuesWithoutStates": ("dynamic_values", lambda g, layer, v, m, states:
+                                   Small.dynamic_values(g, layer, v, m, [0 * states[0]])),
+    "FinalOfTheLastLayer": ("final", lambda g, x, x0, entered, kept:
+                            Small.final(g, x, x0, x, kept)),
     "OffsetInAllLayers": ("offset", lambda g, layer, k: Gpt.offset(g, int(
         g.cfg["long_layers"]).bit_length() - 1, k)),
 }
@@ -393,7 +193,7 @@ def path_of(directory, case):
 
 
 def write_case(directory, case, cfg, weights, batch):
-    results = Gpt(cfg, weights, batch).results()
+    results = model_of(cfg)(cfg, weights, batch).results()
     for name, value in results.items():
         assert torch.isfinite(value).all(), (case, name, value)
         assert name == "grad.spare" or value.abs().max() > 1e-4, (case, name, value)
@@ -431,11 +231,12 @@ def errors(got, want):
     return out
 
 
-def worst(model, directory, **options):
+def worst(directory, mutant=lambda model: model, **options):
     """The largest error of all cases (error, case, tensor), and in how many cases it is large."""
     found, seen = (0.0, "-", "-"), 0
     for case in CASES:
         cfg, weights, batch, want = read_case(directory, case)
+        model = mutant(model_of(cfg))
         errs = errors(model(cfg, weights, batch, **options).results(), want)
         name = max(errs, key=errs.get)
         found = max(found, (errs[name], case, name))
@@ -447,7 +248,7 @@ def check(directory):
     ok = True
     for label, dtype, bound in (("float64", torch.float64, F64_BOUND),
                                 ("float32", torch.float32, F32_BOUND)):
-        (err, case, name), _ = worst(Gpt, directory, dtype=dtype)
+        (err, case, name), _ = worst(directory, dtype=dtype)
         print("%s: largest error %.1e (%s, %s), bound %.0e" % (label, err, case, name, bound))
         ok = ok and err <= bound
     return 0 if ok else 1
@@ -456,13 +257,14 @@ def check(directory):
 def mutants(directory):
     survivors = []
     print("%-24s %9s %9s %6s  %s" % ("mistake", "error", "/ bound", "cases", "seen best in"))
-    (err, case, name), _ = worst(Gpt, directory)
+    (err, case, name), _ = worst(directory)
     print("%-24s %9.1e %9.1e %6s  %s, %s" % ("(none)", err, err / F64_BOUND, "", case, name))
     if not err <= F64_BOUND:
         survivors.append("the reference itself differs from the vectors")
     for mutant, (method, mistake) in MUTANTS.items():
-        assert hasattr(Gpt, method), (mutant, method)
-        (err, case, name), seen = worst(type(mutant, (Gpt,), {method: mistake}), directory)
+        assert hasattr(Small, method), (mutant, method)
+        (err, case, name), seen = worst(directory, lambda model: type(
+            mutant, (model,), {method: mistake} if hasattr(model, method) else {}))
         print("%-24s %9.1e %9.1e %3d/%d   %s, %s" % (mutant, err, err / F64_BOUND, seen,
                                                     len(CASES), case, name))
         if not err > MUTANT_FACTOR * F32_BOUND:
