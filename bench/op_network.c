@@ -280,7 +280,7 @@ static double rope_grad_rounding(const op_case *c)
 
 /* ---- functions of one number ----------------------------------------------------------------- */
 
-enum { UNARIES = MS_UNARY_GELU + 1 };
+enum { UNARIES = MS_UNARY_SIGMOID + 1 };
 
 /* variant % UNARIES: which; variant / UNARIES: 0 out of place, 1 in place */
 static void unary_operands(op_args *a)
@@ -300,7 +300,7 @@ static musec_status unary_run(op_args *a)
 
 static double unary_rounding(const op_case *c)
 {
-    return unary_of(c) == MS_UNARY_GELU ? op_library(c) : op_exact(c);
+    return unary_of(c) >= MS_UNARY_GELU ? op_library(c) : op_exact(c);
 }
 
 static musec_status unary_grad(op_args *a, const op_cotangent *g, int by, ms_mat out)
@@ -519,8 +519,8 @@ const op_kind op_network_kinds[] = {
     { OP_ROW(rope_grad, COUNT(rope_variants)), CALLS(rope_grad), .rounding = rope_grad_rounding,
       .stored = 1.0, .size = rope_grad_size, .shapes = OP_SHAPES_HEADS, .stacks = OP_STACKS_HEADS },
     { OP_ROW(unary, 2 * UNARIES), CALLS(unary), .rounding = unary_rounding, .grad = unary_grad,
-      .grad_by = 0x1, .grad_variant = MS_UNARY_RELU2, .more_grads = 1, .shapes = OP_SHAPES_PLAIN,
-      .stacks = OP_STACKS_UPRIGHT },
+      .grad_by = 0x1, .grad_variant = MS_UNARY_RELU2, .more_grads = UNARIES - 1 - MS_UNARY_RELU2,
+      .shapes = OP_SHAPES_PLAIN, .stacks = OP_STACKS_UPRIGHT },
     { OP_ROW(unary_grad, 3 * UNARIES), CALLS(unary_grad), .rounding = unary_rounding,
       .shapes = OP_SHAPES_PLAIN, .stacks = OP_STACKS_UPRIGHT },
     { OP_ROW(relu2_grad_from_out, 3), CALLS(relu2_grad_from_out), .rounding = op_few, .stored = 1.0,
@@ -541,6 +541,17 @@ const op_kind op_network_kinds[] = {
       .shapes = OP_SHAPES_PLAIN, .stacks = OP_STACKS_ONE },
     { OP_ROW(mix_grad, 2), CALLS(mix_grad), .rounding = few, .size = mix_grad_size,
       .shapes = OP_SHAPES_PLAIN, .stacks = OP_STACKS_ONE },
+    { OP_ROW(blend, OP_BLEND_VARIANTS), CALLS(op_blend), .rounding = few, .grad = op_blend_gradient,
+      .grad_by = 0x7, .shapes = OP_SHAPES_HEADS, .stacks = OP_STACKS_HEADS },
+    { OP_ROW(blend_grad, OP_BLEND_GRAD_VARIANTS), CALLS(op_blend_grad),
+      .rounding = op_blend_grad_rounding, .shapes = OP_SHAPES_HEADS, .stacks = OP_STACKS_HEADS },
+    { OP_ROW(multiply, 2), CALLS(op_multiply), .rounding = op_few, .grad = op_multiply_grad,
+      .grad_by = 0x3, .shapes = OP_SHAPES_PLAIN, .stacks = OP_STACKS_UPRIGHT },
+    { OP_ROW(exclude, 2), CALLS(op_exclude), .rounding = op_exclude_rounding,
+      .size = op_exclude_size, .grad = op_exclude_gradient, .grad_by = 0x6,
+      .shapes = OP_SHAPES_HEADS, .stacks = OP_STACKS_HEADS },
+    { OP_ROW(exclude_grad, 2), CALLS(op_exclude_grad), .rounding = op_exclude_rounding,
+      .size = op_exclude_grad_size, .shapes = OP_SHAPES_HEADS, .stacks = OP_STACKS_HEADS },
     { OP_ROW(xent, OP_XENT_VARIANTS), CALLS(op_xent), .rounding = op_few, .size = op_xent_size,
       .bounded = true, .grad = op_xent_grad, .grad_by = 0x1, .more_grads = OP_XENT_GRADS - 1,
       .shapes = OP_SHAPES_LOSS, .stacks = OP_STACKS_ONE },

@@ -1,4 +1,4 @@
-/* op_network.h - functions of op_attention.c and op_loss.c for the rows of op_network.c. */
+/* op_network.h - functions of op_attention.c, op_loss.c and op_blend.c for op_network.c. */
 #ifndef MS_BENCH_OP_NETWORK_H
 #define MS_BENCH_OP_NETWORK_H
 
@@ -28,5 +28,30 @@ void         op_xent_operands(op_args *a);
 musec_status op_xent_run(op_args *a);
 void         op_xent_size(op_args *a);
 musec_status op_xent_grad(op_args *a, const op_cotangent *g, int by, ms_mat out);
+
+/* Variants of blend: 0 has gradients. */
+enum { OP_BLEND_VARIANTS = 3, OP_BLEND_GRAD_VARIANTS = 3 };
+
+void         op_blend_operands(op_args *a);
+musec_status op_blend_run(op_args *a);
+musec_status op_blend_gradient(op_args *a, const op_cotangent *g, int by, ms_mat out);
+
+void         op_blend_grad_operands(op_args *a);
+musec_status op_blend_grad_run(op_args *a);
+double       op_blend_grad_rounding(const op_case *c);
+
+void         op_multiply_operands(op_args *a); /* variant 1: in place */
+musec_status op_multiply_run(op_args *a);
+musec_status op_multiply_grad(op_args *a, const op_cotangent *g, int by, ms_mat out);
+
+void         op_exclude_operands(op_args *a); /* variant 1: in place */
+musec_status op_exclude_run(op_args *a);
+void         op_exclude_size(op_args *a);
+double       op_exclude_rounding(const op_case *c);
+musec_status op_exclude_gradient(op_args *a, const op_cotangent *g, int by, ms_mat out);
+
+void         op_exclude_grad_operands(op_args *a);
+musec_status op_exclude_grad_run(op_args *a);
+void         op_exclude_grad_size(op_args *a);
 
 #endif

@@ -22,7 +22,7 @@ typedef struct timed {
 } timed;
 
 /* The variant of unary_grad that is relu2 with dx on dout. */
-enum { RELU2_GRAD = MS_UNARY_GELU + 1 + MS_UNARY_RELU2 };
+enum { RELU2_GRAD = MS_UNARY_SIGMOID + 1 + MS_UNARY_RELU2 };
 
 static const timed on_cpu[] = {
     { "gemm", 768, 768, 768, 4, .in = F32 | F64 },
@@ -71,6 +71,11 @@ static const timed on_cpu[] = {
     { "gate_grad", 4096, 128, 0, 6, .in = F32 },
     { "mix", 4096, 768, 0, 1, .in = F32 },
     { "mix_grad", 4096, 768, 0, 1, .in = F32 },
+    { "blend", 4096, 128, 0, 6, .in = F32 },
+    { "blend_grad", 4096, 128, 0, 6, .in = F32 },
+    { "multiply", 4096, 192, 0, 1, .in = F32 },
+    { "exclude", 4096, 128, 0, 6, .in = F32 },
+    { "exclude_grad", 4096, 128, 0, 6, .in = F32 },
     { "xent", 1024, 50304, 0, 1, .in = F32, .variant = 2 }, /* three weights, the sigmoid cap */
     { "xent", 4096, 320, 0, 1, .in = F32 },
     { "sum", 1024, 4096, 0, 4, .in = F32 | F64 },
@@ -126,6 +131,11 @@ static const timed on_cpu[] = {
         { "gate", TOKENS, 128, 0, heads, .in = BF16, .fused = true },                    \
         { "gate_grad", TOKENS, 128, 0, heads, .in = BF16, .fused = true },               \
         { "mix", TOKENS, width, 0, 1, .in = BF16 },                                      \
+        { "blend", TOKENS, 128, 0, heads, .in = BF16, .fused = true },                   \
+        { "blend_grad", TOKENS, 128, 0, heads, .in = BF16, .fused = true },              \
+        { "multiply", TOKENS, 192, 0, 1, .in = BF16 },                                   \
+        { "exclude", TOKENS, 128, 0, heads, .in = BF16, .fused = true },                 \
+        { "exclude_grad", TOKENS, 128, 0, heads, .in = BF16, .fused = true },            \
     {                                                                                    \
         "mix_grad", TOKENS, width, 0, 1, .in = BF16                                      \
     }

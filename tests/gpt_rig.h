@@ -14,9 +14,10 @@
 #include "check.h"
 #include "model/gpt.h"
 
-/* gpt_full has every option on; gpt_plain has none, and the other choice elsewhere. */
-extern const ms_gpt_config gpt_full, gpt_plain;
-extern const ms_gpt_pass   gpt_full_pass, gpt_plain_pass;
+/* gpt_full has every option of the plain model on; gpt_plain has none, and the other choice
+ * elsewhere; gpt_parts has every part of the paper's larger models, gpt_small of the smallest. */
+extern const ms_gpt_config gpt_full, gpt_plain, gpt_parts, gpt_small;
+extern const ms_gpt_pass   gpt_full_pass, gpt_plain_pass, gpt_parts_pass;
 
 typedef struct gpt_rig {
     ms_device *dev;

@@ -36,11 +36,15 @@ static musec_role role_of(const char *name)
         const char *end;
         musec_role  role;
     } roles[] = {
-        { "attn.q", MUSEC_ROLE_QK },        { "attn.k", MUSEC_ROLE_QK },
-        { "attn.v", MUSEC_ROLE_VO },        { "attn.o", MUSEC_ROLE_VO },
-        { "mlp.up", MUSEC_ROLE_MLP },       { "down", MUSEC_ROLE_MLP },
-        { "attn.gate", MUSEC_ROLE_VECTOR }, { "mix", MUSEC_ROLE_VECTOR },
-        { "head", MUSEC_ROLE_HEAD },        { "embed", MUSEC_ROLE_EMBED },
+        { "_gate", MUSEC_ROLE_VECTOR },   { "attn.gate", MUSEC_ROLE_VECTOR },
+        { "scales", MUSEC_ROLE_VECTOR },  { "mix", MUSEC_ROLE_VECTOR },
+        { "skip", MUSEC_ROLE_VECTOR },    { "smear", MUSEC_ROLE_VECTOR },
+        { "backout", MUSEC_ROLE_VECTOR }, { "spare", MUSEC_ROLE_VECTOR },
+        { "attn.q", MUSEC_ROLE_QK },      { "attn.k", MUSEC_ROLE_QK },
+        { "attn.v", MUSEC_ROLE_VO },      { "attn.o", MUSEC_ROLE_VO },
+        { "mlp.up", MUSEC_ROLE_MLP },     { "down", MUSEC_ROLE_MLP },
+        { "value.", MUSEC_ROLE_EMBED },   { "head", MUSEC_ROLE_HEAD },
+        { "embed", MUSEC_ROLE_EMBED },
     };
     for (size_t i = 0; i < COUNT(roles); i++)
         if (strstr(name, roles[i].end) != NULL) return roles[i].role;
@@ -97,6 +101,7 @@ TEST_EACH_DEVICE(parameters_have_their_roles_shapes_and_own_memory, dev)
         cfg.tied = which & 1, cfg.head_gates = which >> 1 & 1, cfg.x0_mix = which >> 2 & 1;
         check_list(dev, &cfg);
     }
+    check_list(dev, &gpt_parts);
 }
 
 /* ---- initial values -------------------------------------------------------------------------- */
@@ -153,6 +158,38 @@ TEST_EACH_DEVICE(initial_values_have_the_configured_distributions, dev)
         check_drawn(&r, "head", cfg.init_head, false);
         gpt_rig_free(&r);
     }
+}
+
+static void check_scalars(gpt_rig *r, const char *name, const double *want, int64_t n)
+{
+    double *w = gpt_rig_read(r, ms_gpt_param(r->g, gpt_rig_find(r, name))->weight);
+    CHECK(gpt_rig_elems(r, gpt_rig_find(r, name)) == n, "%s: size", name);
+    for (int64_t i = 0; i < n; i++)
+        CHECK(fabs(w[i] - want[i]) <= 1e-7, "%s: %g, not %g", name, w[i], want[i]);
+    free(w);
+}
+
+TEST_EACH_DEVICE(parts_start_as_configured, dev)
+{
+    ms_gpt_config cfg = gpt_parts;
+    cfg.vocab         = 901;
+    gpt_rig r         = started(dev, &cfg, MUSEC_F32, 5);
+    check_drawn(&r, "embed2", cfg.init_embed2, false);
+    check_drawn(&r, "value.0", cfg.init_values, false);
+    check_drawn(&r, "value.1", cfg.init_values, false);
+    check_drawn(&r, "smear_gate", 0.0, false);
+    check_drawn(&r, "layer.2.skip_gate", 0.0, false);
+    check_drawn(&r, "layer.3.attn.value_gate", 0.0, false);
+    check_scalars(&r, "layer.1.mix", (const double[]){ cfg.init_residual, 0.0, 0.0 }, 3);
+    check_scalars(&r, "layer.1.attn.scales", (const double[]){ 0.5, 1.0 }, 2);
+    check_scalars(&r, "layer.3.skip", (const double[]){ -1.5 }, 1);
+    check_scalars(&r, "smear", (const double[]){ 0.0 }, 1);
+    check_scalars(&r, "backout", (const double[]){ 0.5 }, 1);
+    gpt_rig_free(&r);
+    cfg.init_values = 0.0;
+    r               = started(dev, &cfg, MUSEC_F32, 5);
+    check_drawn(&r, "value.0", 0.0, false);
+    gpt_rig_free(&r);
 }
 
 static bool same_start(gpt_rig *a, gpt_rig *b, const char *name)

@@ -243,11 +243,78 @@ TEST(every_preset_works_with_every_optimizer)
                          ms_gpt_measure(&e, &cfg.model, MUSEC_F32, s.max_tokens, 1 << 21, &sizes));
             CHECK(strcmp(cfg.optim.name, optimizer) == 0 && strlen(help) > 10, "%s", name);
         }
-    CHECK(n == 7, "%zu presets", n);
+    CHECK(n == 10, "%zu presets", n);
     ms_train_config cfg;
     CHECK_FAILS(&e, ms_train_config_init(&e, &cfg, "tiny", "muon"), MUSEC_EINVAL, "tiny");
     CHECK(strstr(e.text, "pico|nano") != NULL, "%s", e.text);
     CHECK_FAILS(&e, ms_train_config_init(&e, &cfg, "nano", "nosuch"), MUSEC_EINVAL, "nosuch");
+}
+
+/* The paper's models in full have the paper's numbers of parameters, and the plain ones those of
+ * docs/training.md. */
+TEST(presets_have_their_numbers_of_parameters)
+{
+    static const struct {
+        const char *preset;
+        int64_t     matrix, all;
+    } presets[] = {
+        { "small", 77856768, 155123712 },       { "medium", 201326592, 304351264 },
+        { "wide", 805306368, 1011355680 },      { "medium-full", 201326592, 613420440 },
+        { "wide-full", 805306368, 1629493912 },
+    };
+    for (size_t i = 0; i < COUNT(presets); i++) {
+        ms_train_config cfg = train_config(presets[i].preset, "muon", NULL);
+        ms_gpt_sizes    n;
+        ms_error        e;
+        CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
+        CHECK_OK_ERR(&e, ms_gpt_measure(&e, &cfg.model, MUSEC_BF16, 1024, 1 << 21, &n));
+        const int64_t all = n.n_matrix + n.n_embed + n.n_head + n.n_vector;
+        CHECK(n.n_matrix == presets[i].matrix && all == presets[i].all,
+              "%s: %lld in matrices, %lld", presets[i].preset, (long long)n.n_matrix,
+              (long long)all);
+    }
+}
+
+/* Layers, tables and sources that do not exist are named, and lists that cannot be read. */
+TEST(lists_of_layers_are_checked)
+{
+    static const struct {
+        const char *key, *value, *says;
+    } bad[] = {
+        { "value-tables", "0:0,4:1", "layer 4" },
+        { "value-tables", "0:16", "table 16" },
+        { "value-tables", "0", "LAYER:NUMBER" },
+        { "value-tables", "0:0;1:0", "LAYER:NUMBER" },
+        { "value-tables", "0:0,0:1", "twice" },
+        { "value-tables", "1:-1", "LAYER:NUMBER" },
+        { "skips", "2:2", "an earlier one" },
+        { "skips", "64:1", "LAYER:NUMBER" },
+        { "skips", "1:99999999999999999999", "be" },
+        { "backout", "4", "one of the 4 layers" },
+        { "backout", "x", "none" },
+        { "embed2", "yes", "x0_mix" },
+        { "bigram", "100", "post_mix" },
+        { "mudd", "4", "mudd needs" },
+        { "bare-layers", "0", "layer 0" },
+        { "attn-from", "4", "one of the 4 layers" },
+        { "paired-layers", "0;1", "paired-layers" },
+    };
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        ms_train_config cfg = train_config("nano", "muon", NULL);
+        ms_error        e;
+        train_set(&cfg, bad[i].key, bad[i].value);
+        CHECK_FAILS(&e, ms_train_config_check(&e, &cfg), MUSEC_EINVAL, bad[i].says);
+    }
+    ms_train_config cfg = train_config("nano", "muon", NULL);
+    ms_error        e;
+    train_set(&cfg, "untie", "5"), train_set(&cfg, "tied", "yes");
+    CHECK_FAILS(&e, ms_train_config_check(&e, &cfg), MUSEC_EINVAL, "untie is 5");
+    train_set(&cfg, "tied", "no"), train_set(&cfg, "skips", "3:1,2:0");
+    train_set(&cfg, "backout", "2"), train_set(&cfg, "value-tables", "0:1,3:0");
+    CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
+    CHECK(cfg.model.skip_from[3] == 2 && cfg.model.skip_from[2] == 1 && cfg.model.backout == 3 &&
+              cfg.model.value_table[0] == 2 && cfg.model.value_table[3] == 1,
+          "the lists");
 }
 
 /* A preset's lr is used by the optimizers that have no rate of their own. */

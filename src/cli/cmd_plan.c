@@ -34,7 +34,8 @@ static const char *const field_names[FIELDS] = { "batch", "micro-batches", "dete
 static char optimizer_names[256], help_text[2048]; /* filled by plan_command() */
 
 static const ms_option options[] = {
-    { "preset", MS_OPT_CHOICE, AT(preset), "pico|nano|mini|midi|small|medium|wide",
+    { "preset", MS_OPT_CHOICE, AT(preset),
+      "pico|nano|mini|midi|small|medium|wide|small-full|medium-full|wide-full",
       "size of model and run, as of musec train [pico]" },
     { "optimizer", MS_OPT_CHOICE, AT(optimizer), optimizer_names,
       "optimizer of the attention and MLP matrices [soft-musec]" },

@@ -41,7 +41,8 @@ static const char default_preset[] = "pico", default_optimizer[] = "soft-musec";
 static char optimizer_names[256], help_text[4096]; /* filled by train_command() */
 
 static const ms_option before[] = {
-    { "preset", MS_OPT_CHOICE, AT(preset), "pico|nano|mini|midi|small|medium|wide",
+    { "preset", MS_OPT_CHOICE, AT(preset),
+      "pico|nano|mini|midi|small|medium|wide|small-full|medium-full|wide-full",
       "size of model and run: pico takes seconds on a laptop, wide is the paper's largest [pico]" },
     { "optimizer", MS_OPT_CHOICE, AT(optimizer), optimizer_names,
       "optimizer of the attention and MLP matrices; all else gets AdamW [soft-musec]" },

@@ -115,11 +115,13 @@ typedef struct ms_scalar_call {
 } ms_scalar_call;
 
 /* Functions of one number (unary.h): -1, 0 or 1, where NaN stays; max(x, 0)^2; the Gaussian error
- * linear unit in its tanh form. */
-#define MS_UNARY_MAP(X) \
-    X(SIGN, sign)       \
-    X(RELU2, relu2)     \
-    X(GELU, gelu)
+ * linear unit in its tanh form and in its exact one; the logistic function. */
+#define MS_UNARY_MAP(X)   \
+    X(SIGN, sign)         \
+    X(RELU2, relu2)       \
+    X(GELU, gelu)         \
+    X(GELU_ERF, gelu_erf) \
+    X(SIGMOID, sigmoid)
 typedef enum ms_unary {
 #define X(NAME, name) MS_UNARY_##NAME,
     MS_UNARY_MAP(X)
@@ -143,6 +145,23 @@ typedef struct ms_rope {
     bool   adjacent;
     double norm_eps;
 } ms_rope;
+
+/* A term of `blend`: coef x, where row i of matrix b has one coefficient: coef(i, b), coef(0, b) if
+ * `coef` has one row, or 1 if it has no data.  coef is one matrix, (rows x count) or (1 x count),
+ * in the accumulator dtype. */
+enum { MS_BLEND_TERMS = 6 };
+typedef struct ms_blend_term {
+    ms_mat coef, x;
+} ms_blend_term;
+
+/* What `blend_grad` computes of a term; without data it is not wanted. */
+typedef struct ms_blend_grad {
+    ms_mat dx;
+    bool   adds;  /* to dx, instead of writing it */
+    ms_mat dcoef; /* (rows x count), also where coef has one row */
+} ms_blend_grad;
+
+#define MS_EXCLUDE_MIN 1e-4 /* the least length that `exclude` divides by */
 
 /* The mask of attention: query i sees the keys j with max(doc[i], i - window) <= j <= i. */
 typedef struct ms_attn {
@@ -280,6 +299,23 @@ typedef struct ms_device_ops {
     /* dx <- w(0, 0) dout, dy += w(0, 1) dout, dw += (<dout, x>, <dout, y>); dx may be dout */
     musec_status (*mix_grad)(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat dout, ms_mat dx,
                              ms_mat dy, ms_mat dw);
+    /* out <- sum of n <= MS_BLEND_TERMS terms; out may be the x of any */
+    musec_status (*blend)(ms_device *d, const ms_blend_term *terms, int n, ms_mat out);
+    /* dx <- coef dout (adds: dx += coef dout), dcoef(i, b) <- <dout, x> of row i of matrix b, for
+     * each term; the dx of the last term may be dout */
+    musec_status (*blend_grad)(ms_device *d, const ms_blend_term *terms, const ms_blend_grad *grads,
+                               int n, ms_mat dout);
+    /* out <- x y, element by element; out may be x */
+    musec_status (*multiply)(ms_device *d, ms_mat x, ms_mat y, ms_mat out);
+    /* Takes a share of the direction of v out of each row of y: with n = max(|v|, MS_EXCLUDE_MIN),
+     * t = tanh(alpha(0, b)) and p = <y, v> / n^2, out <- y - t p v; alpha is (1 x count), in the
+     * accumulator dtype; out may be y */
+    musec_status (*exclude)(ms_device *d, ms_mat alpha, ms_mat y, ms_mat v, ms_mat out);
+    /* with q = <dout, v> / n^2 and d = 1 where |v| > MS_EXCLUDE_MIN, else 0:
+     * dy <- dout - t q v,  dv <- -t (p dout + q y - 2 d p q v),
+     * dalpha(i, b) <- -(1 - t^2) p q n^2 of row i of matrix b; dy may be dout */
+    musec_status (*exclude_grad)(ms_device *d, ms_mat alpha, ms_mat y, ms_mat v, ms_mat dout,
+                                 ms_mat dy, ms_mat dv, ms_mat dalpha);
     /* loss[0] += sum l_t, loss[1] += sum of the terms k = 0 unweighted, rows in order; then logits
      * <- grad_scale d(sum l_t) / d(raw logits), unless grad_scale is 0 */
     musec_status (*xent)(ms_device *d, ms_xent x, ms_mat logits, ms_vec loss);

@@ -12,29 +12,13 @@
  * memory: with 50304 ids and 2048 tokens they would take more than the rest of the model. */
 #include "model/gpt.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/half.h"
-#include "model/layout.h"
-
-struct ms_gpt {
-    ms_device     *d;
-    ms_gpt_config  cfg;
-    musec_dtype    dtype; /* of activations */
-    int64_t        max_tokens;
-    void          *weight_memory, *copy_memory, *grad_memory, *act_memory; /* device */
-    ms_mat         all_grads; /* (1, n), with the padding between them */
-    ms_gpt_weights master, g; /* weights and gradients, in the accumulator dtype */
-    ms_gpt_weights w;         /* what a pass reads: the compute copies, or the masters */
-    ms_gpt_acts    acts;      /* for max_tokens */
-    ms_gpt_acts    now;       /* the same memory, for the tokens of the current pass */
-    ms_gpt_tensor *params;
-    size_t         n_params;
-    int64_t        tokens;        /* since the last ms_gpt_take */
-    int64_t        docs, longest; /* documents of the current pass, tokens of the longest */
-};
+#include "model/pass.h"
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
@@ -61,14 +45,41 @@ done:
 /* Lists the parameters, and chooses which weights a pass reads. */
 static musec_status list_params(ms_gpt *g, const ms_gpt_weights *copies)
 {
-    g->n_params = ms_gpt_count_params(&g->cfg);
+    g->n_params = ms_gpt_list_params(&g->cfg, &g->master, &g->g, copies, NULL);
     g->params   = calloc(g->n_params, sizeof *g->params);
     if (g->params == NULL) return ms_fail(&g->d->error, MUSEC_ENOMEM, "not enough memory");
     ms_gpt_list_params(&g->cfg, &g->master, &g->g, copies, g->params);
     g->w = g->copy_memory != NULL ? *copies : g->master;
-    for (int64_t l = 0; l < g->cfg.layers; l++)
-        g->w.layer[l].mix = g->master.layer[l].mix;
+    for (int64_t l = 0; l < g->cfg.layers; l++) { /* of scalars there are no copies */
+        g->w.layer[l].mix    = g->master.layer[l].mix;
+        g->w.layer[l].scales = g->master.layer[l].scales;
+    }
     return MUSEC_OK;
+}
+
+/* The signs of the bigram table: fixed, so that others can compute them too. */
+static musec_status draw_signs(ms_gpt *g)
+{
+    const ms_mat   to   = g->acts.signs;
+    const size_t   each = ms_dtype_bytes(to.dtype), n = (size_t)(to.rows * to.cols);
+    unsigned char *host = malloc(n * each);
+    musec_status   st   = MUSEC_OK;
+
+    if (host == NULL) return ms_fail(&g->d->error, MUSEC_ENOMEM, "not enough memory for signs");
+    for (size_t i = 0; i < n; i++) {
+        const double   sign   = ms_bigram_sign(i);
+        const float    single = (float)sign;
+        const uint16_t half =
+            to.dtype == MUSEC_BF16 ? ms_bf16_of_double(sign) : ms_f16_of_double(sign);
+        const void *from = to.dtype == MUSEC_F64   ? (const void *)&sign
+                           : to.dtype == MUSEC_F32 ? (const void *)&single
+                                                   : (const void *)&half;
+        memcpy(host + i * each, from, each);
+    }
+    st = g->d->ops->upload(g->d, host, n * each, to.data);
+    if (st == MUSEC_OK) st = g->d->ops->sync(g->d); /* before the host memory is freed */
+    free(host);
+    return st;
 }
 
 static musec_status take_memory(ms_gpt *g)
@@ -101,7 +112,11 @@ static musec_status take_memory(ms_gpt *g)
     }
     g->all_grads = row_of(g->grad_memory, wide, (int64_t)(sizes.grads / ms_dtype_bytes(wide)));
     TRY(list_params(g, &copied));
-    TRY(ms_gpt_upload_angles(g->d, cfg, g->max_tokens, &g->acts));
+    TRY(ms_gpt_upload_angles(g->d, cfg, 0, NULL, &g->acts, &g->growth));
+    if (g->acts.ones.data != NULL) TRY(g->d->ops->fill(g->d, 1.0, g->acts.ones));
+    if (cfg->bigram) TRY(draw_signs(g));
+    g->hashes = malloc(4 * (size_t)g->max_tokens * sizeof *g->hashes);
+    if (g->hashes == NULL) TRY(ms_fail(&g->d->error, MUSEC_ENOMEM, "not enough memory for ids"));
     TRY(reset_results(g));
 done:
     return st;
@@ -131,6 +146,7 @@ void ms_gpt_destroy(ms_gpt *g)
     g->d->ops->free(g->d, g->grad_memory);
     g->d->ops->free(g->d, g->copy_memory);
     g->d->ops->free(g->d, g->weight_memory);
+    free(g->hashes);
     free(g->params);
     free(g);
 }
@@ -151,6 +167,15 @@ musec_status ms_gpt_refresh(ms_gpt *g)
     for (size_t i = 0; i < g->n_params; i++)
         if (g->params[i].copy.data != NULL)
             TRY(g->d->ops->copy(g->d, g->params[i].weight, g->params[i].copy));
+done:
+    return st;
+}
+
+musec_status ms_gpt_tie(ms_gpt *g)
+{
+    musec_status st;
+    TRY(g->d->ops->copy(g->d, g->master.head, g->master.embed));
+    if (g->copy_memory != NULL) TRY(g->d->ops->copy(g->d, g->w.head, g->w.embed));
 done:
     return st;
 }
@@ -178,156 +203,32 @@ static void set_tokens(ms_gpt *g, int64_t tokens)
     *n             = g->acts;
     for (int64_t l = 0; l < g->cfg.layers; l++) {
         ms_layer_acts *y     = &n->layer[l];
-        ms_mat *const  all[] = { &y->x, &y->mixed, &y->qkv, &y->qk, &y->y, &y->s, &y->mid, &y->h };
+        ms_mat *const  all[] = { &y->x, &y->skipped, &y->mixed,   &y->qkv,    &y->qk,    &y->y,
+                                 &y->s, &y->mid,     &y->value_s, &y->skip_s, &y->dkept, &y->h };
         for (size_t i = 0; i < COUNT(all); i++)
             shorten(all[i], tokens);
         y->lse.cols = tokens;
+        shorten(&y->attn_out, tokens);
+        shorten(&y->mlp_out, tokens);
     }
-    ms_mat *const all[] = { &n->x,  &n->norm, &n->gated, &n->dx,  &n->dx0, &n->dnorm,
-                            &n->dh, &n->dy,   &n->dqkv,  &n->dqk, &n->ds };
+    for (int k = 0; k < 2; k++) {
+        ms_mudd_acts *m     = &n->mudd[k];
+        ms_mat *const its[] = { &m->h, &m->act, &m->dact, &m->coef, &m->dcoef, &m->ds };
+        for (size_t i = 0; i < COUNT(its); i++)
+            shorten(its[i], tokens);
+    }
+    ms_mat *const all[] = { &n->x,         &n->norm,   &n->gated,   &n->dx,       &n->dx0,
+                            &n->dnorm,     &n->dh,     &n->dy,      &n->dqkv,     &n->dqk,
+                            &n->ds,        &n->x02,    &n->dx02,    &n->final,    &n->scaled,
+                            &n->ve,        &n->dve,    &n->shifted, &n->smear_s,  &n->ones,
+                            &n->sig,       &n->coef,   &n->dcoef,   &n->dsig,     &n->ds16,
+                            &n->value_ds,  &n->dpart,  &n->pair_v,  &n->excluded, &n->bigram,
+                            &n->row_signs, &n->dbigram };
     for (size_t i = 0; i < COUNT(all); i++)
         shorten(all[i], tokens);
     n->inputs.count = n->targets.count = n->doc.count = tokens;
-}
-
-static ms_mat rows_of(ms_mat x, int64_t first, int64_t rows)
-{
-    return ms_mat_part(x, first, rows, 0, x.cols);
-}
-
-/* The heads of q (0), k (1) or v (2) in a fused (T, 3a) or (T, 2a) matrix. */
-static ms_mat heads_of(const ms_gpt *g, ms_mat fused, int64_t which)
-{
-    const int64_t a = g->cfg.heads * g->cfg.head;
-    return ms_mat_heads(ms_mat_part(fused, 0, fused.rows, which * a, a), g->cfg.heads);
-}
-
-/* The heads of q and k together, for operations that treat both alike. */
-static ms_mat queries_and_keys(const ms_gpt *g, ms_mat fused)
-{
-    const int64_t a = g->cfg.heads * g->cfg.head;
-    return ms_mat_heads(ms_mat_part(fused, 0, fused.rows, 0, 2 * a), 2 * g->cfg.heads);
-}
-
-static ms_mat gate_input(const ms_gpt *g)
-{
-    return ms_mat_part(g->now.norm, 0, g->now.norm.rows, 0, g->cfg.gate_width);
-}
-
-static ms_rope rope_of(const ms_gpt *g)
-{
-    return (ms_rope){ .cos      = g->now.cos,
-                      .sin      = g->now.sin,
-                      .adjacent = g->cfg.rope_adjacent != 0,
-                      .norm_eps = g->cfg.qk_norm ? g->cfg.norm_eps : -1.0 };
-}
-
-static ms_attn attn_of(const ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
-{
-    const ms_gpt_config *cfg     = &g->cfg;
-    const bool           is_long = cfg->long_layers >> layer & 1;
-    const double         natural = 1.0 / sqrt((double)cfg->head);
-    return (ms_attn){ .scale   = cfg->attn_scale > 0.0 ? cfg->attn_scale : natural,
-                      .softcap = cfg->attn_softcap,
-                      .window  = is_long ? pass->window_long : pass->window_short,
-                      .doc     = g->now.doc,
-                      .docs    = g->docs,
-                      .longest = g->longest };
-}
-
-static ms_unary activation_of(const ms_gpt *g)
-{
-    return g->cfg.activation == MS_ACTIVATION_GELU ? MS_UNARY_GELU : MS_UNARY_RELU2;
-}
-
-/* The output of a layer's activation.  relu2 overwrites h, unless that is in f16, where its
- * gradient from the output would lose digits; other activations keep h. */
-static ms_mat act_of(const ms_gpt *g, int64_t layer)
-{
-    const bool overwrites = activation_of(g) == MS_UNARY_RELU2 && g->dtype != MUSEC_F16;
-    return overwrites ? g->now.layer[layer].h : g->now.dh;
-}
-
-/* out <- z + x w^T */
-static musec_status add_product(ms_gpt *g, ms_mat z, ms_mat x, ms_mat w, ms_mat out)
-{
-    const ms_num one = ms_const(1.0);
-    return g->d->ops->product(
-        g->d,
-        &(ms_product){ .a = x, .b = ms_t(w), .alpha = one, .beta = one, .source = z, .c = out });
-}
-
-static bool is_stopped(const ms_gpt_pass *pass)
-{
-    return pass->stop != NULL && pass->stop(pass->stop_arg);
-}
-
-/* ---- forward --------------------------------------------------------------------------------- */
-
-/* Where a layer stores its largest logits; those of a validation pass are not used. */
-static ms_vec max_logit_of(const ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
-{
-    const int64_t heads = g->cfg.heads;
-    return pass->grad_scale == 0.0 ? g->now.unused
-                                   : ms_vec_slice(g->now.max_logit, layer * heads, heads);
-}
-
-static musec_status attention_forward(ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
-{
-    const ms_device_ops    *op      = g->d->ops;
-    const ms_layer_weights *w       = &g->w.layer[layer];
-    ms_layer_acts          *a       = &g->now.layer[layer];
-    const ms_mat            heads_y = ms_mat_heads(a->y, g->cfg.heads);
-    ms_mat                  y       = a->y;
-    musec_status            st;
-
-    TRY(op->rmsnorm(g->d, g->cfg.norm_eps, a->mixed, g->now.norm));
-    TRY(op->gemm(g->d, 1.0, g->now.norm, ms_t(w->qkv), 0.0, a->qkv));
-    TRY(op->rope(g->d, rope_of(g), queries_and_keys(g, a->qkv), queries_and_keys(g, a->qk)));
-    TRY(op->attention(g->d, attn_of(g, pass, layer), heads_of(g, a->qk, 0), heads_of(g, a->qk, 1),
-                      heads_of(g, a->qkv, 2), heads_y, a->lse, max_logit_of(g, pass, layer)));
-    if (g->cfg.head_gates) {
-        y = g->now.gated;
-        TRY(op->gemm(g->d, 1.0, gate_input(g), ms_t(w->gate), 0.0, a->s));
-        TRY(op->gate(g->d, a->s, heads_y, ms_mat_heads(y, g->cfg.heads)));
-    }
-    TRY(add_product(g, a->mixed, y, w->o, a->mid));
-done:
-    return st;
-}
-
-static musec_status layer_forward(ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
-{
-    const ms_device_ops    *op   = g->d->ops;
-    const ms_layer_weights *w    = &g->w.layer[layer];
-    ms_layer_acts          *a    = &g->now.layer[layer];
-    const ms_mat            next = layer + 1 < g->cfg.layers ? a[1].x : g->now.x;
-    musec_status            st;
-
-    if (g->cfg.x0_mix) TRY(op->mix(g->d, w->mix, a->x, g->now.layer[0].x, a->mixed));
-    TRY(attention_forward(g, pass, layer));
-    if (is_stopped(pass)) goto done;
-    TRY(op->rmsnorm(g->d, g->cfg.norm_eps, a->mid, g->now.norm));
-    TRY(op->gemm(g->d, 1.0, g->now.norm, ms_t(w->up), 0.0, a->h));
-    TRY(op->unary(g->d, activation_of(g), a->h, act_of(g, layer)));
-    TRY(add_product(g, a->mid, act_of(g, layer), ms_t(w->down), next));
-done:
-    return st;
-}
-
-static musec_status forward(ms_gpt *g, const ms_gpt_pass *pass)
-{
-    const ms_device_ops *op = g->d->ops;
-    const ms_mat         x0 = g->now.layer[0].x;
-    musec_status         st;
-
-    TRY(op->embed(g->d, g->now.inputs, g->w.embed, x0));
-    TRY(op->rmsnorm(g->d, g->cfg.norm_eps, x0, x0));
-    for (int64_t l = 0; l < g->cfg.layers && !is_stopped(pass); l++)
-        TRY(layer_forward(g, pass, l));
-    TRY(op->rmsnorm(g->d, g->cfg.norm_eps, g->now.x, g->now.norm));
-done:
-    return st;
+    n->bigrams.count = n->sign_ids.count = tokens;
+    n->pair_doc.count                    = 2 * tokens;
 }
 
 /* ---- head and loss, both ways ---------------------------------------------------------------- */
@@ -347,121 +248,17 @@ static musec_status head_and_loss(ms_gpt *g, const ms_gpt_pass *pass)
     musec_status         st     = MUSEC_OK;
 
     memcpy(x.weights, pass->weights, sizeof x.weights);
-    for (x.first = 0; x.first < tokens && !is_stopped(pass); x.first += g->now.logits.rows) {
+    for (x.first = 0; x.first < tokens && !ms_is_stopped(pass); x.first += g->now.logits.rows) {
         const int64_t rest   = tokens - x.first;
         const int64_t rows   = rest < g->now.logits.rows ? rest : g->now.logits.rows;
-        const ms_mat  norm   = rows_of(g->now.norm, x.first, rows);
-        const ms_mat  logits = rows_of(g->now.logits, 0, rows);
+        const ms_mat  norm   = ms_rows_of(g->now.norm, x.first, rows);
+        const ms_mat  logits = ms_rows_of(g->now.logits, 0, rows);
         TRY(op->gemm(g->d, 1.0, norm, ms_t(g->w.head), 0.0, logits));
         TRY(op->xent(g->d, x, logits, g->now.loss));
         if (pass->grad_scale == 0.0) continue;
         TRY(op->gemm(g->d, 1.0, ms_t(logits), norm, 1.0, g->g.head));
-        TRY(op->gemm(g->d, 1.0, logits, g->w.head, 0.0, rows_of(g->now.dnorm, x.first, rows)));
+        TRY(op->gemm(g->d, 1.0, logits, g->w.head, 0.0, ms_rows_of(g->now.dnorm, x.first, rows)));
     }
-done:
-    return st;
-}
-
-/* ---- backward: dx holds the gradient of the residual stream ---------------------------------- */
-
-static musec_status mlp_backward(ms_gpt *g, int64_t layer)
-{
-    const ms_device_ops    *op = g->d->ops;
-    const ms_layer_weights *w = &g->w.layer[layer], *dw = &g->g.layer[layer];
-    const ms_layer_acts    *a    = &g->now.layer[layer];
-    ms_gpt_acts            *n    = &g->now;
-    const ms_mat            act  = act_of(g, layer);
-    const bool              kept = act.data == a->h.data;
-    musec_status            st;
-
-    if (!kept) TRY(op->unary(g->d, activation_of(g), a->h, act));
-    TRY(op->gemm(g->d, 1.0, ms_t(act), n->dx, 1.0, dw->down));
-    TRY(op->gemm(g->d, 1.0, n->dx, ms_t(w->down), 0.0, n->dh));
-    TRY(kept ? op->relu2_grad_from_out(g->d, a->h, n->dh, n->dh)
-             : op->unary_grad(g->d, activation_of(g), a->h, n->dh, n->dh));
-    TRY(op->rmsnorm(g->d, g->cfg.norm_eps, a->mid, n->norm));
-    TRY(op->gemm(g->d, 1.0, ms_t(n->dh), n->norm, 1.0, dw->up));
-    TRY(op->gemm(g->d, 1.0, n->dh, w->up, 0.0, n->dnorm));
-    TRY(op->rmsnorm_grad(g->d, g->cfg.norm_eps, a->mid, n->dnorm, 1.0, n->dx));
-done:
-    return st;
-}
-
-/* From dx to dy, the gradient of the ungated output of attention, and the weights in between. */
-static musec_status output_backward(ms_gpt *g, int64_t layer)
-{
-    const ms_device_ops    *op = g->d->ops;
-    const ms_layer_weights *w = &g->w.layer[layer], *dw = &g->g.layer[layer];
-    const ms_layer_acts    *a        = &g->now.layer[layer];
-    ms_gpt_acts            *n        = &g->now;
-    const ms_mat            heads_y  = ms_mat_heads(a->y, g->cfg.heads);
-    const ms_mat            heads_dy = ms_mat_heads(n->dy, g->cfg.heads);
-    ms_mat                  y        = a->y;
-    musec_status            st;
-
-    if (g->cfg.head_gates) {
-        y = n->gated;
-        TRY(op->gate(g->d, a->s, heads_y, ms_mat_heads(y, g->cfg.heads)));
-    }
-    TRY(op->gemm(g->d, 1.0, ms_t(n->dx), y, 1.0, dw->o));
-    TRY(op->gemm(g->d, 1.0, n->dx, w->o, 0.0, n->dy));
-    if (g->cfg.head_gates) {
-        TRY(op->gate_grad(g->d, a->s, heads_y, heads_dy, heads_dy, n->ds));
-        TRY(op->gemm(g->d, 1.0, ms_t(n->ds), gate_input(g), 1.0, dw->gate));
-    }
-done:
-    return st;
-}
-
-static musec_status attention_backward(ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
-{
-    const ms_device_ops    *op = g->d->ops;
-    const ms_layer_weights *w = &g->w.layer[layer], *dw = &g->g.layer[layer];
-    const ms_layer_acts    *a = &g->now.layer[layer];
-    ms_gpt_acts            *n = &g->now;
-    musec_status            st;
-
-    TRY(op->rmsnorm(g->d, g->cfg.norm_eps, a->mixed, n->norm));
-    TRY(output_backward(g, layer));
-    TRY(op->attention_grad(g->d, attn_of(g, pass, layer), heads_of(g, a->qk, 0),
-                           heads_of(g, a->qk, 1), heads_of(g, a->qkv, 2),
-                           ms_mat_heads(a->y, g->cfg.heads), a->lse,
-                           ms_mat_heads(n->dy, g->cfg.heads), heads_of(g, n->dqk, 0),
-                           heads_of(g, n->dqk, 1), heads_of(g, n->dqkv, 2)));
-    TRY(op->rope_grad(g->d, rope_of(g), queries_and_keys(g, a->qkv), queries_and_keys(g, n->dqk),
-                      queries_and_keys(g, n->dqkv)));
-    TRY(op->gemm(g->d, 1.0, ms_t(n->dqkv), n->norm, 1.0, dw->qkv));
-    TRY(op->gemm(g->d, 1.0, n->dqkv, w->qkv, 0.0, n->dnorm));
-    if (g->cfg.head_gates)
-        TRY(op->gemm(g->d, 1.0, n->ds, w->gate, 1.0,
-                     ms_mat_part(n->dnorm, 0, n->dnorm.rows, 0, g->cfg.gate_width)));
-    TRY(op->rmsnorm_grad(g->d, g->cfg.norm_eps, a->mixed, n->dnorm, 1.0, n->dx));
-done:
-    return st;
-}
-
-static musec_status backward(ms_gpt *g, const ms_gpt_pass *pass)
-{
-    const ms_device_ops *op = g->d->ops;
-    ms_gpt_acts         *n  = &g->now;
-    const ms_mat         x0 = n->layer[0].x;
-    musec_status         st;
-
-    TRY(op->rmsnorm_grad(g->d, g->cfg.norm_eps, n->x, n->dnorm, 0.0, n->dx));
-    if (g->cfg.x0_mix) TRY(op->fill(g->d, 0.0, n->dx0));
-    for (int64_t l = g->cfg.layers - 1; l >= 0; l--) {
-        if (is_stopped(pass)) goto done;
-        TRY(mlp_backward(g, l));
-        if (is_stopped(pass)) goto done;
-        TRY(attention_backward(g, pass, l));
-        if (g->cfg.x0_mix)
-            TRY(op->mix_grad(g->d, g->w.layer[l].mix, n->layer[l].x, x0, n->dx, n->dx, n->dx0,
-                             g->g.layer[l].mix));
-    }
-    if (g->cfg.x0_mix) TRY(op->axpby(g->d, ms_const(1.0), n->dx0, ms_const(1.0), n->dx));
-    TRY(op->embed(g->d, n->inputs, g->w.embed, n->norm)); /* x0 before its norm */
-    TRY(op->rmsnorm_grad(g->d, g->cfg.norm_eps, n->norm, n->dx, 0.0, n->dx));
-    TRY(op->embed_grad(g->d, n->inputs, n->dx, g->g.embed));
 done:
     return st;
 }
@@ -471,6 +268,26 @@ done:
 static musec_status upload_ids(ms_gpt *g, const int32_t *host, ms_ids to)
 {
     return g->d->ops->upload(g->d, host, (size_t)to.count * sizeof *host, to.data);
+}
+
+/* The ids that parts compute from the tokens and documents. */
+static musec_status upload_derived(ms_gpt *g, const int32_t *tokens, const int32_t *doc, int64_t n)
+{
+    int32_t     *signs = g->hashes + n, *rows = signs + n;
+    musec_status st = MUSEC_OK;
+
+    if (g->cfg.bigram) {
+        ms_bigram_ids(&g->cfg, tokens, n, g->hashes, signs);
+        TRY(upload_ids(g, g->hashes, g->now.bigrams));
+        TRY(upload_ids(g, signs, g->now.sign_ids));
+    }
+    if (g->now.pair_doc.data != NULL) { /* two rows for each token */
+        for (int64_t r = 0; r < 2 * n; r++)
+            rows[r] = 2 * doc[r / 2];
+        TRY(upload_ids(g, rows, g->now.pair_doc));
+    }
+done:
+    return st;
 }
 
 /* Counts the documents for attention's choice of a kernel, while they are in host memory. */
@@ -492,6 +309,23 @@ static musec_status check_tokens(ms_gpt *g, int64_t tokens)
     return MUSEC_OK;
 }
 
+/* Brings the angles to the windows of the pass, if the last one had others. */
+static musec_status set_windows(ms_gpt *g, const ms_gpt_pass *pass)
+{
+    const size_t bytes = (size_t)pass->n_windows * sizeof pass->windows[0];
+    musec_status st;
+
+    assert(pass->n_windows <= MS_GPT_WINDOWS);
+    if (pass->n_windows == g->n_windows && memcmp(pass->windows, g->windows, bytes) == 0)
+        return MUSEC_OK;
+    g->n_windows = -1; /* of a failure */
+    TRY(ms_gpt_upload_angles(g->d, &g->cfg, pass->n_windows, pass->windows, &g->acts, &g->growth));
+    memcpy(g->windows, pass->windows, bytes);
+    g->n_windows = pass->n_windows;
+done:
+    return st;
+}
+
 musec_status ms_gpt_run(ms_gpt *g, const ms_gpt_batch *batch, const ms_gpt_pass *pass)
 {
     musec_status st;
@@ -502,9 +336,11 @@ musec_status ms_gpt_run(ms_gpt *g, const ms_gpt_batch *batch, const ms_gpt_pass 
     TRY(upload_ids(g, batch->inputs, g->now.inputs));
     TRY(upload_ids(g, batch->targets, g->now.targets));
     TRY(upload_ids(g, batch->doc, g->now.doc));
-    TRY(forward(g, pass));
+    TRY(upload_derived(g, batch->inputs, batch->doc, batch->tokens));
+    TRY(set_windows(g, pass));
+    TRY(ms_gpt_forward(g, pass));
     TRY(head_and_loss(g, pass));
-    if (pass->grad_scale != 0.0 && !is_stopped(pass)) TRY(backward(g, pass));
+    if (pass->grad_scale != 0.0 && !ms_is_stopped(pass)) TRY(ms_gpt_backward(g, pass));
     g->tokens += batch->tokens;
 done:
     return st;
@@ -574,9 +410,11 @@ musec_status ms_gpt_next(ms_gpt *g, const int32_t *ids, int64_t n, const ms_gpt_
     count_documents(g, doc, n);
     TRY(upload_ids(g, ids, g->now.inputs));
     TRY(upload_ids(g, doc, g->now.doc));
-    TRY(forward(g, &only));
-    TRY(g->d->ops->gemm(g->d, 1.0, rows_of(g->now.norm, n - 1, 1), ms_t(g->w.head), 0.0,
-                        rows_of(g->now.logits, 0, 1)));
+    TRY(upload_derived(g, ids, doc, n));
+    TRY(set_windows(g, pass));
+    TRY(ms_gpt_forward(g, &only));
+    TRY(g->d->ops->gemm(g->d, 1.0, ms_rows_of(g->now.norm, n - 1, 1), ms_t(g->w.head), 0.0,
+                        ms_rows_of(g->now.logits, 0, 1)));
     TRY(g->d->ops->download(g->d, g->now.logits.data, bytes, raw));
     for (int64_t i = 0; i < vocab; i++)
         logits[i] = capped(&g->cfg, element(raw, g->dtype, i));

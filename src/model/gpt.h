@@ -2,15 +2,34 @@
  *
  * With norm(x) = x / sqrt(mean(x^2) + eps), rows being tokens:
  *
- *     x  = x0 = norm(embed[token])
- *     per layer:  x <- r x + a x0                               (x0_mix: learned r, a)
- *                 n  = norm(x);  q, k, v = n Wq^T, n Wk^T, n Wv^T, cut into heads
- *                 q, k <- rope(norm(q)), rope(norm(k))          (norm: qk_norm)
- *                 y  = softmax(scale q k^T) v                   (window, documents; softcap)
- *                 y_h <- y_h sigmoid(n[0:gate_width] . u_h)     (head_gates)
- *                 x <- x + y Wo^T
- *                 x <- x + relu(norm(x) A^T)^2 B                (A, B both (mlp, width))
- *     raw = norm(x) head^T;  z = cap(raw);  loss of z against the next n tokens
+ *     e  = embed[token];  e_t <- e_t + l sigmoid(e_t[0:g] . u) e_(t-1)   (smear: learned l, u)
+ *     x  = x0 = norm(e);  x02 = norm(embed2[token])               (embed2)
+ *     per layer:  x <- x + 2 sigmoid(b) sigmoid(x0[0:g] . u) h    (skip_from: h is that layer's x)
+ *                 x <- r x + a x0 + c x02                         (x0_mix: learned r, a, c)
+ *                 n  = norm(x);  q, k, v = l1 n W^T, cut into heads (attn_scales: learned l1)
+ *                 q, k <- rope(norm(q)), rope(norm(k))            (norm: qk_norm)
+ *                 k_t <- k_(t-1) in the columns that rope leaves  (key_offset, in long layers)
+ *                 v_h <- v_h + 2 sigmoid(n[0:g] . w_h) table[token]_h     (value_table)
+ *                 y  = softmax(scale q k^T) v                     (window, documents; softcap)
+ *                 y_h <- y_h sigmoid(n[0:g] . u_h)                (head_gates)
+ *                 x <- x + l2 y Wo^T                              (attn_scales: learned l2)
+ *                 x <- x + relu(norm(x) A^T)^2 B                  (A, B both (mlp, width))
+ *     raw = norm(x - l h) head^T                                  (backout: h is that layer's x)
+ *     z = cap(raw);  loss of z against the next n tokens
+ *
+ * The smallest of the paper's models differs.  Before layer 0 the row of a table that a hash of the
+ * token and the one before it names, with random signs, is added to some columns of x0 (bigram);
+ * mixes with learned scalars come after attention and MLP (post_mix), and so does the row:
+ *     x <- r x + p Attn(...) + a x0,  x[0:columns] += b row,  x <- r' x + p' relu(...)^2 B
+ * Some layers have no attention (bare); in some the heads of two halves take turns in one sequence
+ * (paired); in the others learned shares of the direction of v are taken out of y (xsa); late
+ * layers attend to an earlier state (attn_from).  The coefficients of the last layer, and of a sum
+ * of states after it, are computed from each token's state (mudd).  dynamic.c has the formulas.
+ *
+ * g is gate_width.  t - 1 is the token before in the batch, also at the start of a document.
+ * As the long window grows from w to w', YaRN stretches the slow rotations and raises the scale:
+ *     f <- f (w/w' + m (1 - w/w')),  m = clip((w f / 2 pi - 1) / 31, 0, 1)
+ *     scale <- scale (1 + 0.2 ln(w'/w))
  *
  * Q, K, V of a layer are contiguous, so that one product computes all three.  Memory is
  * allocated at creation, for max_tokens; nothing is allocated after the first pass.
@@ -23,18 +42,33 @@
 
 #include "device/device.h"
 
-enum { MS_GPT_LAYERS = 64 };
+enum {
+    MS_GPT_LAYERS  = 64,
+    MS_GPT_TABLES  = 16, /* value tables */
+    MS_GPT_WINDOWS = 32, /* that YaRN goes through */
+};
 
 /* The activation of the MLP, a row of MS_UNARY_MAP. */
 typedef enum ms_activation { MS_ACTIVATION_RELU2, MS_ACTIVATION_GELU } ms_activation;
 
 typedef struct ms_gpt_config {
-    int64_t  layers, width, heads, head, mlp;   /* heads * head need not be width */
-    int64_t  vocab;                             /* padded; ids are below it */
-    int64_t  qk_norm, tied, head_gates, x0_mix; /* 0 or 1 */
-    int64_t  gate_width;                        /* columns of n that the gates read */
-    int64_t  activation;                        /* ms_activation */
-    int64_t  cap;                               /* ms_cap */
+    int64_t  layers, width, heads, head, mlp;        /* heads * head need not be width */
+    int64_t  vocab;                                  /* padded; ids are below it */
+    int64_t  qk_norm, tied, head_gates, x0_mix;      /* 0 or 1 */
+    int64_t  gate_width;                             /* columns that gates read */
+    int64_t  embed2, smear, attn_scales, key_offset; /* 0 or 1 */
+    int64_t  backout; /* the layer that is taken out, from 1; 0: none */
+    int64_t  spare;   /* parameters that nothing reads, for models that are counted with some */
+    int64_t  bigram, bigram_width; /* rows and columns of the bigram table; 0: none */
+    int64_t  attn_from;     /* attention of later layers reads this one, from 1; 0: its own */
+    int64_t  xsa, post_mix; /* 0 or 1 */
+    int64_t  value_ve;      /* 0 or 1: half of a value gate's input is of the table's row */
+    int64_t  mudd;          /* hidden width of the dynamic coefficients; 0: none */
+    uint64_t paired_layers, bare_layers; /* bit i: layer i has paired heads, no attention */
+    uint8_t  value_table[MS_GPT_LAYERS]; /* of each layer, from 1; 0: none */
+    uint8_t  skip_from[MS_GPT_LAYERS];   /* the layer whose output is added, from 1; 0: none */
+    int64_t  activation;                 /* ms_activation */
+    int64_t  cap;                        /* ms_cap */
     double   cap_scale, cap_shift, cap_width;
     double   attn_scale;    /* 0: 1 / sqrt(head) */
     double   attn_softcap;  /* 0: none */
@@ -44,10 +78,11 @@ typedef struct ms_gpt_config {
     uint64_t long_layers;   /* bit i: layer i has the long window */
     double   norm_eps;
     /* standard deviations of the initial values */
-    double init_qkv, init_up;     /* uniform, in units of width^(-1/2) */
-    double init_out, init_down;   /* in the same units; 0 as in the paper's code base */
-    double init_embed, init_head; /* normal; tied: embed is the head */
-    double init_residual;         /* r of x0_mix */
+    double init_qkv, init_up;        /* uniform, in units of width^(-1/2) */
+    double init_out, init_down;      /* in the same units; 0 as in the paper's code base */
+    double init_embed, init_head;    /* normal; tied: embed is the head */
+    double init_residual;            /* r of x0_mix */
+    double init_embed2, init_values; /* normal: the second embedding, value tables */
 } ms_gpt_config;
 
 /* A parameter, for the optimizer. */
@@ -70,9 +105,15 @@ typedef struct ms_gpt_batch { /* host memory, as a loader gives it */
 
 typedef struct ms_gpt_pass {           /* what may differ from step to step */
     int64_t window_short, window_long; /* keys before its own that a query attends to */
-    int     n_weights;                 /* of the multi-token loss */
-    double  weights[MS_XENT_TARGETS];
-    double  grad_scale; /* on the gradient of the summed loss; 0: the loss alone */
+    /* The long windows that YaRN goes through, from the first to the present one; 0 or 1: it
+     * changes nothing. */
+    int     n_windows;
+    int64_t windows[MS_GPT_WINDOWS];
+    /* The embedding equals the head, and its gradient goes to the head's: its own stays 0. */
+    bool   tied;
+    int    n_weights; /* of the multi-token loss */
+    double weights[MS_XENT_TARGETS];
+    double grad_scale; /* on the gradient of the summed loss; 0: the loss alone */
     /* Asked between the parts of a layer; NULL: never.  Once it is true it stays so, and the pass
      * ends early: losses, largest logits and gradients since the last ms_gpt_take are of no use. */
     bool (*stop)(void *arg);
@@ -99,6 +140,9 @@ void         ms_gpt_destroy(ms_gpt *g);
 musec_status ms_gpt_init(ms_gpt *g, uint64_t seed);
 /* Updates the compute copies, if there are any, after others have written the weights. */
 musec_status ms_gpt_refresh(ms_gpt *g);
+/* Makes the embedding equal to the head, for passes that are tied; not of a model with one of
+ * both. */
+musec_status ms_gpt_tie(ms_gpt *g);
 
 size_t               ms_gpt_n_params(const ms_gpt *g);
 const ms_gpt_tensor *ms_gpt_param(const ms_gpt *g, size_t index);

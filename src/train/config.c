@@ -317,26 +317,89 @@ void ms_train_config_resolve(ms_train_config *cfg,
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-static musec_status read_long_layers(ms_error *e, ms_train_config *cfg)
+/* Parses "all", "none" or "0,4,11". */
+static musec_status read_layer_set(ms_error *e, const char *name, const char *text, uint64_t *out)
 {
-    const char *at = cfg->long_layers;
-    if (strcmp(at, "all") == 0) {
-        cfg->model.long_layers = UINT64_MAX;
-        return MUSEC_OK;
-    }
-    cfg->model.long_layers = 0;
-    if (strcmp(at, "none") == 0) return MUSEC_OK;
+    const char *at = text;
+
+    *out = strcmp(text, "all") == 0 ? UINT64_MAX : 0;
+    if (*out != 0 || strcmp(text, "none") == 0) return MUSEC_OK;
     for (;;) {
         char      *end   = NULL;
         const long layer = isdigit((unsigned char)*at) ? strtol(at, &end, 10) : -1;
         if (layer < 0 || layer >= MS_GPT_LAYERS || (*end != ',' && *end != '\0'))
             return ms_fail(e, MUSEC_EINVAL,
-                           "long-layers is \"%s\"; it must be all, none, or layers such as 0,4,11",
-                           cfg->long_layers);
-        cfg->model.long_layers |= (uint64_t)1 << layer;
+                           "%s is \"%s\"; it must be all, none, or layers such as 0,4,11", name,
+                           text);
+        *out |= (uint64_t)1 << layer;
         if (*end == '\0') return MUSEC_OK;
         at = end + 1;
     }
+}
+
+/* Parses "9:6,10:4" or "none": out[layer] <- the number after the colon, plus 1. */
+static musec_status read_by_layer(ms_error *e, const char *name, const char *text,
+                                  uint8_t out[MS_GPT_LAYERS])
+{
+    const char *at = text;
+
+    memset(out, 0, MS_GPT_LAYERS);
+    if (strcmp(text, "none") == 0) return MUSEC_OK;
+    for (;;) {
+        char      *end   = NULL;
+        const long layer = isdigit((unsigned char)*at) ? strtol(at, &end, 10) : -1;
+        long       of    = -1;
+        if (layer >= 0 && *end == ':' && isdigit((unsigned char)end[1]))
+            of = strtol(end + 1, &end, 10);
+        if (layer < 0 || layer >= MS_GPT_LAYERS || of < 0 || of >= MS_GPT_LAYERS ||
+            (*end != ',' && *end != '\0'))
+            return ms_fail(e, MUSEC_EINVAL,
+                           "%s is \"%s\"; it must be none, or LAYER:NUMBER pairs such as "
+                           "9:6,10:4, layers and numbers below %d",
+                           name, text, MS_GPT_LAYERS);
+        if (out[layer] != 0)
+            return ms_fail(e, MUSEC_EINVAL, "%s is \"%s\", which names layer %ld twice", name, text,
+                           layer);
+        out[layer] = (uint8_t)(of + 1);
+        if (*end == '\0') return MUSEC_OK;
+        at = end + 1;
+    }
+}
+
+/* Parses a layer or "none": *out <- the layer plus 1, or 0. */
+static musec_status read_layer(ms_error *e, const char *name, const char *text, int64_t layers,
+                               int64_t *out)
+{
+    int64_t layer = -1;
+    if (strcmp(text, "none") != 0 &&
+        (ms_whole_i64(text, &layer) != MS_WHOLE_READ || layer < 0 || layer >= layers))
+        return ms_fail(e, MUSEC_EINVAL,
+                       "%s is \"%s\"; it must be none, or one of the %lld layers, counted from 0",
+                       name, text, (long long)layers);
+    *out = layer + 1;
+    return MUSEC_OK;
+}
+
+/* The fields that are lists of layers. */
+static musec_status read_layers(ms_error *e, ms_train_config *cfg)
+{
+    ms_gpt_config *m = &cfg->model;
+    musec_status   st;
+    TRY(read_layer_set(e, "long-layers", cfg->long_layers, &m->long_layers));
+    TRY(read_layer_set(e, "paired-layers", cfg->paired_layers, &m->paired_layers));
+    TRY(read_layer_set(e, "bare-layers", cfg->bare_layers, &m->bare_layers));
+    TRY(read_by_layer(e, "value-tables", cfg->value_tables, m->value_table));
+    TRY(read_by_layer(e, "skips", cfg->skips, m->skip_from));
+    TRY(read_layer(e, "backout", cfg->backout, m->layers, &m->backout));
+    TRY(read_layer(e, "attn-from", cfg->attn_from, m->layers, &m->attn_from));
+    if (cfg->untie > 0 && cfg->model.tied)
+        st =
+            ms_fail(e, MUSEC_EINVAL,
+                    "untie is %lld, but tied is yes: a model with one matrix cannot part it; leave "
+                    "one of them out",
+                    (long long)cfg->untie);
+done:
+    return st;
 }
 
 musec_status ms_train_config_check(ms_error *e, ms_train_config *cfg)
@@ -353,11 +416,45 @@ musec_status ms_train_config_check(ms_error *e, ms_train_config *cfg)
             "vocab is %lld; the tokenizer has %lld ids: give as many or more, or leave it out",
             (long long)cfg->model.vocab, (long long)n_ids);
     cfg->optim.seed = cfg->seed;
-    TRY(read_long_layers(e, cfg));
+    TRY(read_layers(e, cfg));
     TRY(ms_gpt_check(e, &cfg->model));
     TRY(ms_optim_config_check(e, &cfg->optim));
 done:
     return st;
+}
+
+bool ms_train_parts(const ms_train_config *cfg, char text[MS_PARTS_TEXT])
+{
+    const ms_gpt_config *m = &cfg->model;
+    const struct {
+        bool        has;
+        const char *words, *value;
+    } parts[] = {
+        { m->embed2 != 0, "second embedding", "" },
+        { m->smear != 0, "smear", "" },
+        { strcmp(cfg->skips, "none") != 0, "skips ", cfg->skips },
+        { m->backout > 0, "backout of layer ", cfg->backout },
+        { m->attn_scales != 0, "scales of attention", "" },
+        { strcmp(cfg->value_tables, "none") != 0, "value tables ", cfg->value_tables },
+        { m->key_offset != 0, "key offset", "" },
+        { cfg->yarn > 0, "YaRN", "" },
+        { m->bigram > 0, "bigram table", "" },
+        { m->post_mix != 0, "mixes after attention and MLP", "" },
+        { m->bare_layers != 0, "no attention in ", cfg->bare_layers },
+        { m->paired_layers != 0, "paired heads in ", cfg->paired_layers },
+        { m->xsa != 0, "XSA", "" },
+        { m->attn_from > 0, "late attention from layer ", cfg->attn_from },
+        { m->mudd > 0, "MUDD", "" },
+        { m->spare > 0, "spare parameters", "" },
+    };
+    size_t n = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < COUNT(parts); i++)
+        if (parts[i].has)
+            n += (size_t)snprintf(text + n, MS_PARTS_TEXT - n, "%s%s%s", n > 0 ? ", " : "",
+                                  parts[i].words, parts[i].value);
+    return n > 0;
 }
 
 /* ---- comparing ------------------------------------------------------------------------------- */

@@ -35,8 +35,15 @@ typedef struct ms_train_config {
     int64_t            preset;
     ms_gpt_config      model;
     char               long_layers[MS_TEXT_MAX]; /* "0,4,11", "all" or "none" */
+    char               value_tables[MS_TEXT_MAX], skips[MS_TEXT_MAX]; /* "11:0,12:1" or "none" */
+    char               backout[MS_CONFIG_KEY];                        /* a layer or "none" */
+    char               paired_layers[MS_TEXT_MAX], bare_layers[MS_TEXT_MAX]; /* as long_layers */
+    char               attn_from[MS_CONFIG_KEY];                             /* a layer or "none" */
+    int64_t            yarn;  /* the largest long window that YaRN follows; 0: none */
+    int64_t            untie; /* the first step (0-based) in which head and embedding are apart */
     musec_optim_config optim;
     double             lr_qk, lr_vo, lr_up, lr_down; /* factors on the learning rate */
+    double             lr_tables, lr_scalars;        /* and on AdamW's */
     /* Data */
     char    data[MS_PATH_MAX], val_data[MS_PATH_MAX];
     int64_t tokenizer, keep_rest;
@@ -122,6 +129,10 @@ void ms_train_config_resolve(ms_train_config *cfg,
 /* Checks that the fields fit together, and fills those that follow from others (a vocab of 0, the
  * mask of long layers). */
 musec_status ms_train_config_check(ms_error *e, ms_train_config *cfg);
+
+/* Lists what the model has beyond the plain one, "smear, skips 9:6,10:4"; false: nothing. */
+enum { MS_PARTS_TEXT = 6 * MS_TEXT_MAX };
+bool ms_train_parts(const ms_train_config *cfg, char text[MS_PARTS_TEXT]);
 
 /* {"preset": "nano", "optimizer": "muon", "layers": 4, "lr": 0.02, "qk_norm": "yes", ...}: numbers
  * are numbers, weight_decay is an object with a number for each role, and the rest is text.  Files

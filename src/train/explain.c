@@ -23,6 +23,7 @@ static void explain_device(const ms_train *t, FILE *to)
 static void explain_model(const ms_train *t, const ms_train_sizes *s, FILE *to)
 {
     const ms_gpt_config *m = &t->cfg.model;
+    char                 parts[MS_PARTS_TEXT];
     fprintf(to,
             "model: %lld layer%s of %lld, %lld head%s of %lld, MLP %lld, %lld ids\n"
             "  parameters: %lld in matrices, %lld embed, %lld head, %lld others\n"
@@ -33,6 +34,10 @@ static void explain_model(const ms_train *t, const ms_train_sizes *s, FILE *to)
             (long long)s->model.n_vector, m->qk_norm ? "on" : "off", m->tied ? "tied" : "untied",
             m->head_gates ? "on" : "off", m->x0_mix ? "on" : "off", m->rope_share,
             m->rope_adjacent ? "adjacent" : "split");
+    if (ms_train_parts(&t->cfg, parts)) fprintf(to, "  parts: %s\n", parts);
+    if (t->cfg.untie > 0)
+        fprintf(to, "  embedding and head are one for the first %lld step%s\n",
+                (long long)t->cfg.untie, plural(t->cfg.untie));
     if (m->cap == MS_CAP_SIGMOID)
         fprintf(to, "  logits %g sigmoid((y + %g) / %g)\n", m->cap_scale, m->cap_shift,
                 m->cap_width);

@@ -40,32 +40,19 @@ typedef struct exporter {
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-static musec_status list_params(ms_error *e, exporter *x)
-{
-    ms_carver       counter = { 0 };
-    ms_gpt_weights *shapes  = malloc(sizeof *shapes);
-    musec_status    st      = MUSEC_OK;
-
-    x->n_params = ms_gpt_count_params(&x->config.model);
-    x->params   = calloc(x->n_params, sizeof *x->params);
-    if (shapes == NULL || x->params == NULL) TRY(ms_no_memory(e, "the export"));
-    ms_gpt_carve_weights(&counter, &x->config.model, MUSEC_F32, shapes);
-    ms_gpt_list_params(&x->config.model, shapes, shapes, shapes, x->params);
-done:
-    free(shapes);
-    return st;
-}
-
 static musec_status open_run(ms_error *e, const ms_export_setup *setup, exporter *x,
                              ms_export_result *out)
 {
-    char         path[MS_PATH_MAX];
+    char         path[MS_PATH_MAX], parts[MS_PARTS_TEXT];
     ms_schedule  schedule;
     ms_step_plan plan;
     musec_status st;
 
     TRY(ms_checkpoint_find(e, setup->run, setup->step, &x->checkpoint, out->warning));
     TRY(ms_train_checkpoint_config(e, &x->checkpoint, &x->config));
+    if (ms_train_parts(&x->config, parts))
+        TRY(ms_fail(e, MUSEC_ENOTSUP, "%s: the file of an exported model has no %.300s", setup->run,
+                    parts));
     TRY(ms_schedule_make(e, &x->config, &schedule));
     plan     = ms_schedule_at(&schedule, x->checkpoint.step > 0 ? x->checkpoint.step - 1 : 0);
     x->model = (ms_hf_model){
@@ -77,7 +64,8 @@ static musec_status open_run(ms_error *e, const ms_export_setup *setup, exporter
         .ids          = x->config.tokenizer == MS_TOKENIZER_BYTE ? MS_BYTES_START + 1 : MS_BPE_IDS,
         .dtype        = setup->dtype,
     };
-    TRY(list_params(e, x));
+    x->params = ms_gpt_shapes(&x->config.model, &x->n_params);
+    if (x->params == NULL) TRY(ms_no_memory(e, "the export"));
     TRY(ms_path_join(e, x->checkpoint.dir, "model.safetensors", path));
     TRY(ms_safetensors_open(e, path, &x->weights));
 done:

@@ -25,7 +25,7 @@ typedef struct ms_field {
     const char   *help;    /* One line; in brackets what an empty default means. */
 } ms_field;
 
-#define MS_PRESETS "pico|nano|mini|midi|small|medium|wide"
+#define MS_PRESETS "pico|nano|mini|midi|small|medium|wide|small-full|medium-full|wide-full"
 
 extern const ms_field ms_fields[];
 extern const size_t   ms_n_fields;

@@ -255,19 +255,15 @@ done:
 musec_status ms_train_validate_set(ms_error *e, ms_train *t, const ms_step_plan *plan,
                                    ms_loader *set, double *loss, bool *stopped)
 {
-    const ms_comm    *c     = ms_comm_of(&t->setup);
-    const ms_gpt_pass pass  = { .window_short = plan->stage->window_short,
-                                .window_long  = plan->stage->window_long,
-                                .n_weights    = 1,
-                                .weights      = { 1.0 },
-                                .stop         = must_stop_now,
-                                .stop_arg     = t };
-    const int64_t     chunk = t->schedule.max_tokens;
-    records           all   = { 0 };
-    double            sum[RECORD], *record = NULL;
-    ms_batch          batch;
-    musec_status      st;
+    const ms_comm *c = ms_comm_of(&t->setup);
+    ms_gpt_pass pass = { .n_weights = 1, .weights = { 1.0 }, .stop = must_stop_now, .stop_arg = t };
+    const int64_t chunk = t->schedule.max_tokens;
+    records       all   = { 0 };
+    double        sum[RECORD], *record = NULL;
+    ms_batch      batch;
+    musec_status  st;
 
+    ms_schedule_pass(&t->schedule, plan, t->progress.step - 1, &pass);
     TRY(ms_loader_seek(e, set, (ms_position){ 0 }));
     for (int64_t left = t->cfg.val_tokens; left > 0 && !must_stop_now(t); left -= batch.tokens) {
         TRY(ms_loader_next(e, set, left < chunk ? left : chunk, chunk, &batch));

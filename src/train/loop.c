@@ -71,10 +71,8 @@ ms_gpt_pass ms_train_pass(const ms_train *t, const ms_step_plan *plan)
 {
     const double scale =
         t->cfg.grad_reduction == MS_REDUCTION_MEAN ? 1.0 / (double)plan->stage->batch : 1.0 / 8.0;
-    ms_gpt_pass pass = { .window_short = plan->stage->window_short,
-                         .window_long  = plan->stage->window_long,
-                         .n_weights    = plan->n_weights,
-                         .grad_scale   = scale };
+    ms_gpt_pass pass = { .n_weights = plan->n_weights, .grad_scale = scale };
+    ms_schedule_pass(&t->schedule, plan, t->progress.step, &pass);
     memcpy(pass.weights, plan->weights, sizeof pass.weights);
     return pass;
 }
@@ -170,20 +168,25 @@ static musec_status update_weights(ms_error *e, ms_train *t, const ms_step_plan 
                                    ms_log_line *line)
 {
     const int64_t heads = t->cfg.model.heads, made = musec_optim_steps(t->optim);
-    const double  start = ms_clock_ms();
-    musec_status  st    = MUSEC_OK;
+    const double  start     = ms_clock_ms();
+    size_t        attention = 0; /* its number in the optimizer */
+    musec_status  st        = MUSEC_OK;
 
-    for (int64_t l = 0; l < t->cfg.model.layers && ms_train_needs_logits(&t->cfg); l++)
+    for (int64_t l = 0; l < t->cfg.model.layers && ms_train_needs_logits(&t->cfg); l++) {
+        if (t->cfg.model.bare_layers >> l & 1) continue;
         TRY(ms_train_check(
             e, t->ctx,
-            musec_optim_set_logits(t->optim, (size_t)l, t->max_logit + l * heads, heads)));
+            musec_optim_set_logits(t->optim, attention++, t->max_logit + l * heads, heads)));
+    }
     TRY(ms_train_check(e, t->ctx, musec_optim_set_beta(t->optim, plan->beta)));
+    if (t->cfg.untie > 0 && t->progress.step - 1 == t->cfg.untie) TRY(ms_train_untie(e, t));
     TRY(ms_train_check(
         e, t->ctx, musec_optim_step(t->optim, t->grads, ms_gpt_n_params(t->gpt), plan->lr_scale)));
     TRY(ms_train_check(e, t->ctx, musec_optim_poll(t->optim))); /* was it taken? */
     /* Without this its time would count for the next step. */
     TRY(ms_train_check(e, t->ctx, musec_ctx_sync(t->ctx)));
     if (musec_optim_steps(t->optim) > made) TRY(ms_train_gather_weights(e, t));
+    if (t->progress.step - 1 < t->cfg.untie) TRY(ms_train_check(e, t->ctx, ms_gpt_tie(t->gpt)));
     if (musec_optim_steps(t->optim) > made) {
         TRY(collect_reports(e, t, line));
         watch_gain(t, line);

@@ -41,27 +41,41 @@ static const char small_stages[] = "stages="
                                    " 460 batch=393216 window=640/1408 lr=1.73;"
                                    " rest batch=393216 window=768/1664 lr=1.73";
 
-static const char *const small[] = {
-    OF_THE_PAPER,
-    "layers=11",
-    "width=768",
-    "heads=6",
-    "mlp=3072",
-    "long_layers=3,10",
-    "rope_pairs=adjacent",
-    "init_qkv=0.5",
-    "init_out=0.5",
-    "lr=0.023",
-    "threshold=0.1",
-    "aux_lr=0.008",
-    "aux_beta1=0.5",
-    "aux_eps=1e-10",
-    "steps=1390",
-    "extension=10",
-    "batch=131072",
-    "max_doc=2048",
-    "cooldown=0.6",
-    "cooldown_to=0.15",
+#define OF_SMALL                                                                            \
+    OF_THE_PAPER, "layers=11", "width=768", "heads=6", "mlp=3072", "long_layers=3,10",      \
+        "rope_pairs=adjacent", "init_qkv=0.5", "init_out=0.5", "lr=0.023", "threshold=0.1", \
+        "aux_lr=0.008", "aux_beta1=0.5", "aux_eps=1e-10", "steps=1390", "extension=10",     \
+        "batch=131072", "max_doc=2048", "cooldown=0.6", "cooldown_to=0.15"
+
+static const char *const small[] = { OF_SMALL, small_stages, NULL };
+
+/* The paper's model in full.  The spare parameters are those that the code base has and does not
+ * read: of layer 6, of the last layer, of unused gates and rows of coefficients. */
+static const char *const small_full[] = {
+    OF_SMALL,
+    "head_gates=yes",
+    "gate_width=12",
+    "smear=yes",
+    "attn_scales=yes",
+    "key_offset=yes",
+    "yarn=1664",
+    "untie=921",
+    "skips=6:3",
+    "bare_layers=6",
+    "paired_layers=0,2,5,9",
+    "xsa=yes",
+    "post_mix=yes",
+    "init_residual=1.0488088481701516",
+    "bigram=754560",
+    "bigram_width=192",
+    "value_tables=1:0,2:1,8:2,9:3,10:4",
+    "value_ve=yes",
+    "init_values=0.01",
+    "attn_from=7",
+    "mudd=64",
+    "spare=699",
+    "lr_tables=75",
+    "lr_scalars=5",
     small_stages,
     NULL,
 };
@@ -108,6 +122,23 @@ static const char *const wide[] = {
     "steps=8040",       "batch=1048576", wide_stages, NULL,
 };
 
+/* The paper's models in full: what OF_MEDIUM_AND_WIDE leaves out.  The three spare parameters fill
+ * the scalars of the code base up to a multiple of eight, and the paper counts them. */
+#define IN_FULL                                                                        \
+    "embed2=yes", "smear=yes", "skips=9:6,10:4,11:2", "backout=11", "attn_scales=yes", \
+        "value_tables=0:0,1:1,2:2,3:3,4:4,11:0,12:1,13:2,14:3,15:4", "key_offset=yes", \
+        "yarn=1664", "lr_tables=75", "lr_scalars=5", "spare=3"
+
+static const char *const medium_full[] = {
+    OF_MEDIUM_AND_WIDE, IN_FULL,        "width=1024", "heads=8",     "mlp=4096",
+    "steps=4740",       "batch=524288", "untie=785",  medium_stages, NULL,
+};
+
+static const char *const wide_full[] = {
+    OF_MEDIUM_AND_WIDE, IN_FULL,         "width=2048", "heads=16",  "mlp=8192",
+    "steps=8040",       "batch=1048576", "untie=1334", wide_stages, NULL,
+};
+
 const ms_preset ms_presets[] = {
     { "pico", "2 layers of 128: a run in seconds on two cores", pico },
     { "nano", "4 layers of 256: studies on a CPU", nano },
@@ -116,5 +147,11 @@ const ms_preset ms_presets[] = {
     { "small", "11 layers of 768, 1390 steps: the paper's", small },
     { "medium", "16 layers of 1024, 4740 steps: the paper's", medium },
     { "wide", "16 layers of 2048, 8040 steps: the paper's", wide },
+    { "small-full", "small with every part and table: the paper's 491 million parameters",
+      small_full },
+    { "medium-full", "medium with every part and table: the paper's 613 million parameters",
+      medium_full },
+    { "wide-full", "wide with every part and table: the paper's 1.63 billion parameters",
+      wide_full },
     { NULL, NULL, NULL },
 };

@@ -49,7 +49,7 @@ static musec_status open_model(ms_error *e, ms_sampler *s, const char *device)
     TRY(ms_schedule_make(e, &s->cfg, &schedule));
     const ms_step_plan    plan = ms_schedule_at(&schedule, s->checkpoint.step - 1);
     const ms_train_stage *last = plan.stage;
-    s->pass = (ms_gpt_pass){ .window_short = last->window_short, .window_long = last->window_long };
+    ms_schedule_pass(&schedule, &plan, s->checkpoint.step - 1, &s->pass);
     s->context = last->max_doc < plan.tokens ? last->max_doc : plan.tokens;
     s->ids     = s->cfg.tokenizer == MS_TOKENIZER_BYTE ? MS_BYTES_START + 1 : MS_BPE_IDS;
     s->tokens  = calloc((size_t)s->context, sizeof *s->tokens);

@@ -61,19 +61,14 @@ static void describe(const ms_gpt_tensor *all, size_t n, ms_scaling_param *out)
 musec_status ms_scaling_list(ms_error *e, const ms_train_config *cfg, ms_scaling_job *job,
                              ms_scaling_param **out)
 {
-    const size_t      n       = ms_gpt_count_params(&cfg->model);
-    ms_carver         counter = { 0 };
-    ms_gpt_weights   *shapes  = calloc(1, sizeof *shapes);
-    ms_gpt_tensor    *all     = calloc(n, sizeof *all);
-    ms_scaling_param *params  = calloc(n, sizeof *params);
-    musec_ctx        *ctx     = NULL;
-    musec_status      st      = MUSEC_OK;
+    size_t            n      = 0;
+    ms_gpt_tensor    *all    = ms_gpt_shapes(&cfg->model, &n);
+    ms_scaling_param *params = calloc(n + 1, sizeof *params);
+    musec_ctx        *ctx    = NULL;
+    musec_status      st     = MUSEC_OK;
 
     *out = NULL;
-    if (shapes == NULL || all == NULL || params == NULL)
-        TRY(ms_no_memory(e, "the list of parameters"));
-    ms_gpt_carve_weights(&counter, &cfg->model, MUSEC_F32, shapes);
-    ms_gpt_list_params(&cfg->model, shapes, shapes, shapes, all);
+    if (all == NULL || params == NULL) TRY(ms_no_memory(e, "the list of parameters"));
     describe(all, n, params);
     if (musec_ctx_create(&ctx, "cpu") != MUSEC_OK)
         TRY(ms_no_memory(e, "the optimizer that is planned"));
@@ -87,7 +82,6 @@ done:
     musec_ctx_destroy(ctx);
     free(params);
     free(all);
-    free(shapes);
     return st;
 }
 

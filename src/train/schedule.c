@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "train/schedule.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -235,7 +236,9 @@ musec_status ms_schedule_make(ms_error *e, const ms_train_config *cfg, ms_schedu
                           .beta              = cfg->optim.beta,
                           .momentum_from     = cfg->momentum_from,
                           .momentum_warmup   = cfg->momentum_warmup,
-                          .momentum_cooldown = cfg->momentum_cooldown };
+                          .momentum_cooldown = cfg->momentum_cooldown,
+                          .yarn              = cfg->yarn,
+                          .untie             = cfg->untie };
     return read_stages(e, cfg, out, &base);
 }
 
@@ -284,6 +287,24 @@ ms_step_plan ms_schedule_at(const ms_schedule *s, int64_t step)
     while (plan.n_weights > 1 && plan.weights[plan.n_weights - 1] == 0.0)
         plan.n_weights--;
     return plan;
+}
+
+void ms_schedule_pass(const ms_schedule *s, const ms_step_plan *plan, int64_t step,
+                      ms_gpt_pass *pass)
+{
+    int64_t last = 0;
+
+    static_assert((int)MS_STAGES <= (int)MS_GPT_WINDOWS,
+                  "every stage may have a window of its own");
+    pass->window_short = plan->stage->window_short;
+    pass->window_long  = plan->stage->window_long;
+    pass->tied         = step < s->untie;
+    pass->n_windows    = 0;
+    for (const ms_train_stage *g = s->stage; g <= plan->stage; g++) {
+        if (g->window_long <= last || g->window_long > s->yarn) continue;
+        last                             = g->window_long;
+        pass->windows[pass->n_windows++] = last;
+    }
 }
 
 static bool same_plan(const ms_step_plan *x, const ms_step_plan *y)

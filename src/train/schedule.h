@@ -34,6 +34,7 @@ typedef struct ms_schedule {
     int64_t        max_tokens;       /* of the largest micro-batch */
     double         cooldown, cooldown_to, beta, momentum_from;
     int64_t        momentum_warmup, momentum_cooldown;
+    int64_t        yarn, untie; /* as in the config */
 } ms_schedule;
 
 typedef struct ms_step_plan { /* what one step uses */
@@ -46,6 +47,10 @@ typedef struct ms_step_plan { /* what one step uses */
 
 musec_status ms_schedule_make(ms_error *e, const ms_train_config *cfg, ms_schedule *out);
 ms_step_plan ms_schedule_at(const ms_schedule *s, int64_t step); /* 0-based */
+/* Sets what a pass of a step takes from its stage: the windows, those that YaRN went through so
+ * far, and whether embedding and head are one. */
+void ms_schedule_pass(const ms_schedule *s, const ms_step_plan *plan, int64_t step,
+                      ms_gpt_pass *pass);
 /* Whether the first `steps` steps of both are the same. */
 bool ms_schedule_same(const ms_schedule *a, const ms_schedule *b, int64_t steps);
 

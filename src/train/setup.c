@@ -41,6 +41,10 @@ static double lr_factor(const ms_train_config *cfg, const ms_gpt_tensor *p)
     if (p->role == MUSEC_ROLE_QK) return cfg->lr_qk;
     if (p->role == MUSEC_ROLE_VO) return cfg->lr_vo;
     if (p->role == MUSEC_ROLE_MLP) return down ? cfg->lr_down : cfg->lr_up;
+    if (p->role == MUSEC_ROLE_EMBED && strcmp(p->name, "embed") != 0) return cfg->lr_tables;
+    if (p->role == MUSEC_ROLE_VECTOR && strstr(p->name, "gate") == NULL &&
+        strstr(p->name, "mudd") == NULL)
+        return cfg->lr_scalars;
     return 1.0;
 }
 
@@ -405,17 +409,54 @@ done:
     return st;
 }
 
-musec_status ms_train_init_weights(ms_error *e, ms_train *t)
+static size_t find_param(const ms_gpt *gpt, const char *name)
+{
+    size_t i = 0;
+    while (strcmp(ms_gpt_param(gpt, i)->name, name) != 0)
+        i++;
+    return i;
+}
+
+musec_status ms_train_untie(ms_error *e, ms_train *t)
+{
+    const size_t head = find_param(t->gpt, "head"), embed = find_param(t->gpt, "embed");
+    const char  *name;
+    musec_view   from, to;
+    musec_status st = MUSEC_OK;
+
+    if (t->optim->params[head].share.elsewhere) return MUSEC_OK;
+    for (size_t i = 0; (name = musec_optim_state_name(t->optim, head, i)) != NULL; i++) {
+        TRY(ms_train_check(e, t->ctx, musec_optim_state_view(t->optim, head, 0, name, &from)));
+        TRY(ms_train_check(e, t->ctx, musec_optim_state_view(t->optim, embed, 0, name, &to)));
+        TRY(ms_train_check(e, t->ctx, t->ctx->ops->copy(t->ctx, ms_mat_of(from), ms_mat_of(to))));
+    }
+done:
+    return st;
+}
+
+static musec_status draw_weights(ms_error *e, ms_train *t)
+{
+    return ms_train_check(e, t->ctx, ms_gpt_init(t->gpt, t->cfg.seed));
+}
+
+static musec_status read_weights(ms_error *e, ms_train *t)
 {
     ms_init_result init;
     musec_status   st;
 
-    if (t->cfg.init_from[0] == '\0')
-        return ms_train_check(e, t->ctx, ms_gpt_init(t->gpt, t->cfg.seed));
     TRY(ms_init_from(e, &t->cfg, t->ctx, t->gpt, &init));
     t->init = init.origin;
     if (init.warning[0] != '\0' && t->setup.log != NULL)
         ms_log_say(t->setup.log, MS_LOG_QUIET, "warning: %s", init.warning);
+done:
+    return st;
+}
+
+musec_status ms_train_init_weights(ms_error *e, ms_train *t)
+{
+    musec_status st;
+    TRY(t->cfg.init_from[0] == '\0' ? draw_weights(e, t) : read_weights(e, t));
+    if (t->cfg.untie > 0) TRY(ms_train_check(e, t->ctx, ms_gpt_tie(t->gpt)));
 done:
     return st;
 }

@@ -93,6 +93,9 @@ musec_status ms_train_dtype(ms_error *e, const ms_train_config *cfg, const musec
                             musec_dtype *out);
 /* Draws the initial weights, or reads those of init-from. */
 musec_status ms_train_init_weights(ms_error *e, ms_train *t);
+/* Gives the embedding the head's state in the optimizer, before the first step in which they are
+ * apart. */
+musec_status ms_train_untie(ms_error *e, ms_train *t);
 /* The device and the dtypes that `auto` stands for in this run. */
 ms_computed ms_train_computed(const ms_train *t);
 /* Returns `status`; a failure copies the message of the device or the library into `e`. */

@@ -73,8 +73,8 @@ row 2 'musec train: unknown option --epochs; did you mean --steps? (musec train 
 row 2 'musec train: unknown option --weight_decay; did you mean --weight-decay? (musec train --help lists all)' \
     train --weight_decay 0.1
 row 2 'musec train: unknown option -lr; did you mean --lr? (musec train --help lists all)' train -lr 0.1
-row 2 "musec train: --preset 'giant' is none of pico|nano|mini|midi|small|medium|wide" train --preset giant
-row 2 "musec train: --preset 'PICO' is none of pico|nano|mini|midi|small|medium|wide; did you mean \"pico\"?" \
+row 2 "musec train: --preset 'giant' is none of pico|nano|mini|midi|small|medium|wide|small-full|medium-full|wide-full" train --preset giant
+row 2 "musec train: --preset 'PICO' is none of pico|nano|mini|midi|small|medium|wide|small-full|medium-full|wide-full; did you mean \"pico\"?" \
     train --preset PICO
 row 2 "musec train: --optimizer 'soft_musec' is none of musec|soft-musec|...; did you mean \"soft-musec\"?" \
     train --optimizer soft_musec

@@ -57,6 +57,8 @@ every() {
 
 for name in $names; do every "$name" "$ranks" --optimizer "$name"; done
 every "all parts of the model" "2 4" --head-gates yes --x0-mix yes --tied no --optimizer musec
+every "the parts of the full models" 2 --x0-mix yes --embed2 yes --smear yes --skips 1:0 --backout 0 \
+    --attn-scales yes --value-tables 0:0,1:0 --init-values 0.1 --key-offset yes --untie 3 --spare 1
 every "thresholds by quantile, averages" 4 --threshold quantile:0.9 --avg-steps 3
 every "rounded momentum" 4 --momentum-dtype bf16
 every "more ranks than micro-batches" 3 --micro-batches 1

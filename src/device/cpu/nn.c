@@ -47,6 +47,10 @@ struct call {
     const ms_rope *rope;
     double         eps, beta;
     ms_vec         part;
+
+    const ms_blend_term *terms;
+    const ms_blend_grad *grads;
+    int                  n_terms;
 };
 
 static void run_rows(void *arg, int64_t task, int thread)
@@ -445,6 +449,91 @@ done:
     return st;
 }
 
+enum { BLEND_PART = 256 }; /* columns that are added up before out, which may be an x, is written */
+
+static bool are_plain(const ms_blend_term *terms, int n)
+{
+    bool all = true;
+    for (int k = 0; k < n; k++)
+        all =
+            all && is_plain(terms[k].x) && (terms[k].coef.data == NULL || is_plain(terms[k].coef));
+    return all;
+}
+
+static float coef_of(ms_mat coef, int64_t b, int64_t i)
+{
+    return coef.data == NULL ? 1.0f : row_of(coef, 0, coef.rows == 1 ? 0 : i)[b];
+}
+
+static void blend_row(const call *c, int64_t b, int64_t i)
+{
+    float sum[BLEND_PART];
+    for (int64_t first = 0; first < c->out.cols; first += BLEND_PART) {
+        const int64_t n = ms_min_i64(BLEND_PART, c->out.cols - first);
+        float        *o = row_of(c->out, b, i) + first;
+        for (int64_t j = 0; j < n; j++)
+            sum[j] = 0.0f;
+        for (int k = 0; k < c->n_terms; k++) {
+            const float  by = coef_of(c->terms[k].coef, b, i);
+            const float *x  = row_of(c->terms[k].x, b, i) + first;
+#pragma omp simd
+            for (int64_t j = 0; j < n; j++)
+                sum[j] += by * x[j];
+        }
+        for (int64_t j = 0; j < n; j++)
+            o[j] = sum[j];
+    }
+}
+
+static void blend_rows(const call *c, int64_t first, int64_t last)
+{
+    for (int64_t i = first; i < last; i++)
+        for (int64_t b = 0; b < c->out.count; b++)
+            blend_row(c, b, i);
+}
+
+static musec_status cpu_blend(ms_device *d, const ms_blend_term *terms, int n, ms_mat out)
+{
+    if (!are_plain(terms, n) || !is_plain(out)) return ms_cpu_of(d)->ref.blend(d, terms, n, out);
+    return each_rows(d, out, blend_rows, &(call){ .out = out, .terms = terms, .n_terms = n });
+}
+
+static void blend_grad_rows(const call *c, int64_t first, int64_t last)
+{
+    const ms_mat dout = c->dout;
+    for (int64_t i = first; i < last; i++)
+        for (int64_t at = 0; at < dout.count * c->n_terms; at++) {
+            const int64_t        b = at / c->n_terms, k = at % c->n_terms;
+            const ms_blend_grad *g  = &c->grads[k];
+            const float         *in = row_of(dout, b, i);
+            const float          by = coef_of(c->terms[k].coef, b, i);
+            if (g->dcoef.data != NULL)
+                row_of(g->dcoef, 0, i)[b] = (float)dot(dout.cols, in, row_of(c->terms[k].x, b, i));
+            if (g->dx.data == NULL) continue;
+            float *o = row_of(g->dx, b, i);
+            if (g->adds)
+#pragma omp simd
+                for (int64_t j = 0; j < dout.cols; j++)
+                    o[j] += by * in[j];
+            else
+#pragma omp simd
+                for (int64_t j = 0; j < dout.cols; j++)
+                    o[j] = by * in[j];
+        }
+}
+
+static musec_status cpu_blend_grad(ms_device *d, const ms_blend_term *terms,
+                                   const ms_blend_grad *grads, int n, ms_mat dout)
+{
+    bool plain = are_plain(terms, n) && is_plain(dout);
+    for (int k = 0; k < n; k++)
+        plain = plain && (grads[k].dx.data == NULL || is_plain(grads[k].dx)) &&
+                (grads[k].dcoef.data == NULL || is_plain(grads[k].dcoef));
+    if (!plain) return ms_cpu_of(d)->ref.blend_grad(d, terms, grads, n, dout);
+    return each_rows(d, dout, blend_grad_rows,
+                     &(call){ .dout = dout, .terms = terms, .grads = grads, .n_terms = n });
+}
+
 void MS_CPU_FN(ms_cpu_nn_ops)(ms_device_ops *table)
 {
     table->embed        = cpu_embed;
@@ -457,4 +546,6 @@ void MS_CPU_FN(ms_cpu_nn_ops)(ms_device_ops *table)
     table->gate_grad    = cpu_gate_grad;
     table->mix          = cpu_mix;
     table->mix_grad     = cpu_mix_grad;
+    table->blend        = cpu_blend;
+    table->blend_grad   = cpu_blend_grad;
 }

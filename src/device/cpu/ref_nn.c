@@ -259,6 +259,118 @@ static musec_status ref_mix_grad(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_
     return MUSEC_OK;
 }
 
+static double coef_at(ms_mat coef, int64_t b, int64_t i)
+{
+    return coef.data == NULL ? 1.0 : ms_at(coef, 0, coef.rows == 1 ? 0 : i, b);
+}
+
+static bool is_term(const ms_blend_term *t, ms_mat out)
+{
+    const ms_mat c = t->coef;
+    return is_like(t->x, out) && (c.data == NULL || is_one(c, c.rows == 1 ? 1 : out.rows, out.count,
+                                                           ms_dtype_accum(out.dtype)));
+}
+
+static musec_status ref_blend(ms_device *d, const ms_blend_term *terms, int n, ms_mat out)
+{
+    assert(n >= 1 && n <= MS_BLEND_TERMS);
+    for (int k = 0; k < n; k++)
+        assert(is_term(&terms[k], out));
+    foreach (out) {
+        double sum = 0.0;
+        for (int k = 0; k < n; k++)
+            sum += coef_at(terms[k].coef, b, i) * ms_at(terms[k].x, b, i, j);
+        ms_put(out, b, i, j, sum);
+    }
+    return MUSEC_OK;
+}
+
+static void blend_grad_term(const ms_blend_term *t, const ms_blend_grad *g, ms_mat dout, int64_t b,
+                            int64_t i)
+{
+    const double c   = coef_at(t->coef, b, i);
+    double       sum = 0.0;
+    for (int64_t j = 0; j < dout.cols; j++) {
+        const double dy = ms_at(dout, b, i, j);
+        if (g->dcoef.data != NULL) sum += dy * ms_at(t->x, b, i, j);
+        if (g->dx.data != NULL)
+            ms_put(g->dx, b, i, j, (g->adds ? ms_at(g->dx, b, i, j) : 0.0) + c * dy);
+    }
+    if (g->dcoef.data != NULL) ms_put(g->dcoef, 0, i, b, sum);
+}
+
+static musec_status ref_blend_grad(ms_device *d, const ms_blend_term *terms,
+                                   const ms_blend_grad *grads, int n, ms_mat dout)
+{
+    assert(n >= 1 && n <= MS_BLEND_TERMS);
+    for (int k = 0; k < n; k++) {
+        assert(is_term(&terms[k], dout));
+        assert(grads[k].dx.data == NULL || is_like(grads[k].dx, dout));
+        assert(grads[k].dcoef.data == NULL ||
+               is_one(grads[k].dcoef, dout.rows, dout.count, ms_dtype_accum(dout.dtype)));
+    }
+    for (int64_t b = 0; b < dout.count; b++)
+        for (int64_t i = 0; i < dout.rows; i++)
+            for (int k = 0; k < n; k++)
+                blend_grad_term(&terms[k], &grads[k], dout, b, i);
+    return MUSEC_OK;
+}
+
+static musec_status ref_multiply(ms_device *d, ms_mat x, ms_mat y, ms_mat out)
+{
+    assert(is_like(x, y) && is_like(x, out));
+    foreach (x)
+        ms_put(out, b, i, j, ms_at(x, b, i, j) * ms_at(y, b, i, j));
+    return MUSEC_OK;
+}
+
+static double row_dot(ms_mat x, ms_mat y, int64_t b, int64_t i)
+{
+    double sum = 0.0;
+    for (int64_t j = 0; j < x.cols; j++)
+        sum += ms_at(x, b, i, j) * ms_at(y, b, i, j);
+    return sum;
+}
+
+static bool is_exclude(ms_mat alpha, ms_mat y, ms_mat v)
+{
+    return is_one(alpha, 1, y.count, ms_dtype_accum(y.dtype)) && is_like(y, v);
+}
+
+static musec_status ref_exclude(ms_device *d, ms_mat alpha, ms_mat y, ms_mat v, ms_mat out)
+{
+    assert(is_exclude(alpha, y, v) && is_like(y, out));
+    for (int64_t b = 0; b < y.count; b++)
+        for (int64_t i = 0; i < y.rows; i++) {
+            const double n2 = fmax(row_dot(v, v, b, i), MS_EXCLUDE_MIN * MS_EXCLUDE_MIN);
+            const double by = tanh(ms_at(alpha, 0, 0, b)) * row_dot(y, v, b, i) / n2;
+            for (int64_t j = 0; j < y.cols; j++)
+                ms_put(out, b, i, j, ms_at(y, b, i, j) - by * ms_at(v, b, i, j));
+        }
+    return MUSEC_OK;
+}
+
+static musec_status ref_exclude_grad(ms_device *d, ms_mat alpha, ms_mat y, ms_mat v, ms_mat dout,
+                                     ms_mat dy, ms_mat dv, ms_mat dalpha)
+{
+    assert(is_exclude(alpha, y, v) && is_like(y, dout) && is_like(y, dy) && is_like(y, dv));
+    assert(is_one(dalpha, y.rows, y.count, alpha.dtype));
+    for (int64_t b = 0; b < y.count; b++)
+        for (int64_t i = 0; i < y.rows; i++) {
+            const double vv = row_dot(v, v, b, i), t = tanh(ms_at(alpha, 0, 0, b));
+            const double n2 = fmax(vv, MS_EXCLUDE_MIN * MS_EXCLUDE_MIN);
+            const double p = row_dot(y, v, b, i) / n2, q = row_dot(dout, v, b, i) / n2;
+            const double with_v = vv == n2 ? 2.0 * p * q : 0.0;
+            for (int64_t j = 0; j < y.cols; j++) {
+                const double g = ms_at(dout, b, i, j), at = ms_at(v, b, i, j);
+                ms_put(dv, b, i, j, -t * (p * g + q * ms_at(y, b, i, j) - with_v * at));
+                ms_put(dy, b, i, j, g - t * q * at);
+            }
+            ms_put(dalpha, 0, i, b, -(1.0 - t * t) * p * q * n2);
+        }
+    return MUSEC_OK;
+}
+
 /* ---- attention ------------------------------------------------------------------------------- */
 
 static double dot(ms_mat x, int64_t i, ms_mat y, int64_t j, int64_t h)
@@ -456,5 +568,10 @@ void ms_ref_nn_ops(ms_device_ops *table)
     table->gate_grad           = ref_gate_grad;
     table->mix                 = ref_mix;
     table->mix_grad            = ref_mix_grad;
+    table->blend               = ref_blend;
+    table->blend_grad          = ref_blend_grad;
+    table->multiply            = ref_multiply;
+    table->exclude             = ref_exclude;
+    table->exclude_grad        = ref_exclude_grad;
     table->xent                = ref_xent;
 }

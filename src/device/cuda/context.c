@@ -386,6 +386,8 @@ void ms_device_cuda_ops(ms_device_ops *table)
     ms_cuda_norm_ops(table);
     ms_cuda_rope_ops(table);
     ms_cuda_gate_ops(table);
+    ms_cuda_blend_ops(table);
+    ms_cuda_exclude_ops(table);
     ms_cuda_network_ops(table);
     ms_cuda_embed_ops(table);
     ms_cuda_loss_ops(table);

@@ -128,6 +128,8 @@ void ms_cuda_scalar_ops(ms_device_ops *table);    /* scalars.cu: scalars */
 void ms_cuda_norm_ops(ms_device_ops *table);      /* norm.cu: rmsnorm and its gradient */
 void ms_cuda_rope_ops(ms_device_ops *table);      /* rope.cu: rope and its gradient */
 void ms_cuda_gate_ops(ms_device_ops *table);      /* gate.cu: gate and its gradient */
+void ms_cuda_exclude_ops(ms_device_ops *table);   /* exclude.cu: exclude and its gradient */
+void ms_cuda_blend_ops(ms_device_ops *table);     /* blend.cu: sums of rows, and their gradient */
 void ms_cuda_network_ops(ms_device_ops *table);   /* network.cu: unary, mix, their gradients */
 void ms_cuda_embed_ops(ms_device_ops *table);     /* embed.cu: embed and its gradient */
 void ms_cuda_loss_ops(ms_device_ops *table);      /* loss.cu: xent */

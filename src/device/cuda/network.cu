@@ -134,6 +134,12 @@ template <typename T> struct relu2_grad_from_out_of {
     }
 };
 
+template <typename Real> struct multiply_of {
+    enum { INPUTS = 2 };
+    __device__ void begin() {}
+    __device__ Real operator()(Real x, Real y) const { return x * y; }
+};
+
 template <typename Real> struct mix_of {
     enum { INPUTS = 2 };
     const Real     *weights; /* (2) in device memory */
@@ -237,6 +243,13 @@ static musec_status cuda_mix(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat 
             typedef wide<typename decltype(tag)::type> Real;
             return mix_of<Real>{ (const Real *)w.data, 0, 0 };
         },
+        x, y, out);
+}
+
+static musec_status cuda_multiply(ms_device *d, ms_mat x, ms_mat y, ms_mat out)
+{
+    return run_map(
+        d, "multiply", [](auto tag) { return multiply_of<wide<typename decltype(tag)::type>>(); },
         x, y, out);
 }
 
@@ -347,4 +360,5 @@ void ms_cuda_network_ops(ms_device_ops *table)
     table->relu2_grad_from_out = cuda_relu2_grad_from_out;
     table->mix                 = cuda_mix;
     table->mix_grad            = cuda_mix_grad;
+    table->multiply            = cuda_multiply;
 }
