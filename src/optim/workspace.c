@@ -3,7 +3,12 @@
  * A group is worked through in chunks that fit.  Where the directions of all groups fit too, they
  * are averaged on predictions (scale_prediction.c), and where the chunks of all fusible groups fit,
  * one call of the operator takes them.  All of it follows from the parameters and the config: every
- * step takes the same path. */
+ * step takes the same path.
+ *
+ * Steps that report need more (`reports` below), and the limit holds for them too: what fits is
+ * chosen by their needs.  A context that keeps its workspace takes that much at its first step, so
+ * that no later one fails.  What the caller's allocator lends is other work's between the steps,
+ * and a step that reports nothing takes less of it. */
 #include "linalg/soft_engine.h"
 #include "optim/optim.h"
 
@@ -93,7 +98,7 @@ static uint64_t masked_product_bytes(const musec_optim *opt, const ms_group *g)
  * to 16 bits, that is the operator's input, and a clip that is stored goes into the state; Muon
  * needs neither a direction in float32 then nor a look-ahead of its own.  But a device whose
  * products have no fused epilogue needs a matrix in float32 and one more for its passes. */
-static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
+static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g, bool reports)
 {
     const uint64_t size = (uint64_t)(g->rows * g->cols), wide = ms_dtype_bytes(g->dtype);
     const uint64_t r     = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
@@ -105,7 +110,7 @@ static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
         ms_group_caches_gram_norms(opt, g) && !opt->cfg.nesterov; /* to look ahead */
     const uint64_t each     = ms_dtype_bytes(g->operands),
                    spectral = ms_spectral_bytes(&opt->cfg, g, cached);
-    const uint64_t lean     = (opt->cfg.report_every > 0 ? 1 : 0) + ahead; /* for reports */
+    const uint64_t lean     = (reports ? 1 : 0) + ahead;
     const uint64_t product  = masked_product_bytes(opt, g);
     const uint64_t passes =
         fuses_epilogues(opt, g) ? 0 : (wide + each) * r * r + 2 * MS_ARENA_ALIGN;
@@ -130,18 +135,20 @@ static uint64_t numbers_bytes(const musec_optim *opt)
 /* Bytes needed once: a gradient and a weight whose rows are gathered, small vectors, copies of
  * operands, and, where steps are measured, a spectrum in float64, of a matrix that may have to be
  * widened first. */
-static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
+static uint64_t once_bytes(const musec_optim *opt, const ms_group *g, bool reports)
 {
     const uint64_t size  = (uint64_t)(g->rows * g->cols);
     const uint64_t small = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
     const uint64_t parts = 2 * (size * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN);
     uint64_t       bytes =
         parts + (uint64_t)32 * MS_ARENA_ALIGN + numbers_bytes(opt) + ms_widening_bytes(opt, g);
-    if (opt->cfg.report_every > 0 && !g->aux)
+    if (reports && !g->aux)
         bytes +=
             4 * size + 8 * (3 * size + 12 * small * small + 64 * (uint64_t)(g->rows + g->cols));
     return bytes;
 }
+
+static bool may_report(const musec_optim *opt) { return opt->cfg.report_every > 0; }
 
 static uint64_t workspace_cap(const musec_optim *opt)
 {
@@ -150,8 +157,9 @@ static uint64_t workspace_cap(const musec_optim *opt)
 
 void ms_choose_chunk(const musec_optim *opt, ms_group *g)
 {
-    const uint64_t once = once_bytes(opt, g), cap = workspace_cap(opt);
-    const uint64_t fits = cap > once ? (cap - once) / matrix_bytes(opt, g) : 0;
+    const bool     reports = may_report(opt);
+    const uint64_t once = once_bytes(opt, g, reports), cap = workspace_cap(opt);
+    const uint64_t fits = cap > once ? (cap - once) / matrix_bytes(opt, g, reports) : 0;
     g->chunk            = fits < 1 ? 1 : fits > (uint64_t)g->count ? g->count : (int64_t)fits;
 }
 
@@ -167,10 +175,10 @@ static uint64_t scaled_bytes(const ms_group *g)
 }
 
 /* Bytes of a chunk, without directions that prediction_bytes counts. */
-static uint64_t chunk_bytes(const musec_optim *opt, const ms_group *g, bool predicted)
+static uint64_t chunk_bytes(const musec_optim *opt, const ms_group *g, bool predicted, bool reports)
 {
     const uint64_t there = predicted && predicts_whole(opt, g) ? scaled_bytes(g) : 0;
-    return (matrix_bytes(opt, g) - there) * (uint64_t)g->chunk;
+    return (matrix_bytes(opt, g, reports) - there) * (uint64_t)g->chunk;
 }
 
 /* Bytes behind the groups, where what the step moved is read or scaled as a whole: a matrix in
@@ -188,18 +196,19 @@ static uint64_t behind_bytes(const musec_optim *opt)
 }
 
 /* The most bytes that any group needs, alone or fused, with what is needed once. */
-static uint64_t max_bytes(const musec_optim *opt, bool predicted, bool fused)
+static uint64_t max_bytes(const musec_optim *opt, bool predicted, bool fused, bool reports)
 {
     uint64_t max = 0;
     for (size_t i = 0; i < opt->n_groups; i++) {
         const ms_group *g     = &opt->groups[i];
-        uint64_t        bytes = chunk_bytes(opt, g, predicted), once = once_bytes(opt, g);
+        uint64_t        bytes = chunk_bytes(opt, g, predicted, reports);
+        uint64_t        once  = once_bytes(opt, g, reports);
         for (size_t k = 0; fused && k < opt->n_groups; k++) {
             const ms_group *other = &opt->groups[k];
             if (k == i || !ms_groups_fusible(opt, g, other) || !predicts_whole(opt, other))
                 continue;
-            bytes += chunk_bytes(opt, other, predicted);
-            if (once_bytes(opt, other) > once) once = once_bytes(opt, other);
+            bytes += chunk_bytes(opt, other, predicted, reports);
+            if (once_bytes(opt, other, reports) > once) once = once_bytes(opt, other, reports);
         }
         if (bytes + once > max) max = bytes + once;
     }
@@ -221,13 +230,16 @@ static uint64_t prediction_bytes(const musec_optim *opt)
 void ms_choose_fusion(musec_optim *opt)
 {
     const uint64_t cap = workspace_cap(opt), predictions = prediction_bytes(opt);
-    opt->predictions_fit = predictions > 0 && max_bytes(opt, true, false) + predictions <= cap;
-    opt->fusion_fits     = opt->predictions_fit && max_bytes(opt, true, true) + predictions <= cap;
+    const bool     reports = may_report(opt);
+    opt->predictions_fit =
+        predictions > 0 && max_bytes(opt, true, false, reports) + predictions <= cap;
+    opt->fusion_fits =
+        opt->predictions_fit && max_bytes(opt, true, true, reports) + predictions <= cap;
 }
 
-static uint64_t step_bytes(const musec_optim *opt)
+static uint64_t step_bytes(const musec_optim *opt, bool reports)
 {
-    return max_bytes(opt, opt->predictions_fit, opt->fusion_fits) +
+    return max_bytes(opt, opt->predictions_fit, opt->fusion_fits, reports) +
            (opt->predictions_fit ? prediction_bytes(opt) : 0);
 }
 
@@ -248,7 +260,9 @@ musec_status ms_reserve_workspace(ms_step *s)
 {
     musec_optim   *opt     = s->opt;
     const bool     rescale = opt->deferred && s->args.grad_scale != NULL;
-    const uint64_t bytes   = step_bytes(opt) + (rescale ? rescaled_bytes(opt) : 0);
+    const bool     lent    = opt->d->allocator.alloc != NULL;
+    const bool     reports = lent ? s->report : may_report(opt);
+    const uint64_t bytes   = step_bytes(opt, reports) + (rescale ? rescaled_bytes(opt) : 0);
     const ms_mark  mark    = ms_arena_mark(&opt->d->scratch);
     void          *whole;
     musec_status   st = MUSEC_OK;
@@ -277,7 +291,7 @@ musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64
             bytes += (uint64_t)(m.count * m.rows * m.cols) * ms_dtype_bytes(m.dtype);
         bytes += ms_rest_bytes(&opt->params[i]);
     }
-    if (workspace != NULL) *workspace = step_bytes(opt);
+    if (workspace != NULL) *workspace = step_bytes(opt, may_report(opt));
     if (state != NULL) *state = bytes;
 done:
     ms_device_leave(caller);
