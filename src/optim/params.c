@@ -488,7 +488,6 @@ musec_status ms_optim_prepare(musec_optim *opt)
     TRY(take_host(opt));
     for (size_t i = 0; i < opt->n_groups; i++) {
         ms_group *g = &opt->groups[i];
-        ms_choose_chunk(opt, g);
         for (int s = 0; g->base->states[s] != NULL; s++)
             TRY(take_stack(opt, g->n_slots, g->rows, g->cols, ms_state_dtype(opt, g),
                            &g->state[s]));
@@ -512,7 +511,7 @@ musec_status ms_optim_prepare(musec_optim *opt)
     for (size_t i = 0; i < opt->n_params; i++)
         TRY(ms_take_rest(opt, &opt->params[i]));
     TRY(ms_take_live(opt));
-    ms_choose_fusion(opt);
+    ms_choose_chunks(opt);
     opt->ready = true;
 done:
     if (st != MUSEC_OK) { /* so that another try starts afresh */
