@@ -3,7 +3,8 @@
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/musec)
 
-install(FILES include/musec/musec.h include/musec/optim.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/musec)
+set(headers include/musec/musec.h include/musec/optim.h include/musec/dlpack.h)
+install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/musec)
 install(TARGETS musec EXPORT musecTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS musec_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS musec_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -58,5 +59,5 @@ install(FILES README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff LICENSE DESTIN
 install(DIRECTORY docs examples experiments DESTINATION ${CMAKE_INSTALL_DOCDIR}
   PATTERN "musec.1.in" EXCLUDE)
 install(DIRECTORY bench/results DESTINATION ${CMAKE_INSTALL_DOCDIR}/bench)
-install(FILES include/musec/musec.h include/musec/optim.h DESTINATION ${CMAKE_INSTALL_DOCDIR}/include/musec)
+install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_DOCDIR}/include/musec)
 install(FILES src/train/presets.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/src/train)

@@ -13,6 +13,7 @@ typedef struct pool {
     int64_t    calls; /* of alloc */
     int64_t    first; /* the first call that fails; 0: none does */
     int64_t    failures;
+    size_t     last;   /* bytes of the last piece */
     void      *stream; /* that every call must be given */
 } pool;
 
@@ -22,6 +23,7 @@ static void *pool_alloc(size_t bytes, void *stream, void *user)
     void *data;
     CHECK(stream == p->stream && bytes > 0, "%zu bytes on stream %p", bytes, stream);
     p->calls++;
+    p->last = bytes;
     if (p->first > 0 && p->calls >= p->first) {
         p->failures++;
         return NULL;
@@ -196,4 +198,94 @@ TEST_EACH_DEVICE(an_address_that_is_not_aligned_is_refused, dev)
     CHECK_FAILS(&own->error, own->ops->alloc(own, 100, &data), MUSEC_EINVAL, "multiple of 64");
     CHECK(data == NULL && odd_frees == 1, "%d frees", odd_frees);
     musec_ctx_destroy(own);
+}
+
+/* The memory that a report needs is taken at steps that report, and what the library promises
+ * bounds those too. */
+TEST_EACH_DEVICE(a_report_takes_memory_when_it_is_made, dev)
+{
+    static const char *const options[] = { "ns-mode=fast operands=f16 report-every=3",
+                                           "ns-mode=accurate report-every=3" };
+    for (size_t c = 0; ms_device_has(dev, MUSEC_F16) && c < COUNT(options); c++) {
+        pool       p;
+        uint64_t   promise = 0;
+        size_t     bytes[7];
+        ms_device *own = open_on(&p, dev);
+        rig        r   = rig_make(own, "soft-musec", options[c], MUSEC_F32, model, COUNT(model), 7);
+        CHECK_OK(own, musec_optim_workspace(r.opt, &promise, NULL));
+        for (int t = 0; t < 7; t++) {
+            const uint64_t allocs = own->scratch.n_allocs;
+            rig_steps(&r, t, 1);
+            CHECK(t == 0 || own->scratch.n_allocs == allocs + 1, "%s: step %d took %llu pieces",
+                  options[c], t, (unsigned long long)(own->scratch.n_allocs - allocs));
+            CHECK(own->scratch.peak <= promise, "%s: step %d used %zu bytes of %llu", options[c], t,
+                  own->scratch.peak, (unsigned long long)promise);
+            bytes[t] = p.last;
+            CHECK_OK(own, musec_ctx_trim(own));
+        }
+        for (int t = 1; t < 7; t++) {
+            const bool reports = (t + 1) % 3 == 0;
+            CHECK(reports ? bytes[t] > bytes[3] : bytes[t] == bytes[3],
+                  "%s: step %d took %zu bytes, step 3 %zu", options[c], t, bytes[t], bytes[3]);
+        }
+        rig_free(&r);
+        close_on(&p, own);
+    }
+}
+
+/* A context that keeps its workspace takes all of it at once, and no report asks for more. */
+TEST_EACH_DEVICE(a_kept_workspace_is_taken_at_the_first_step, dev)
+{
+    ms_device *own = NULL;
+    CHECK(musec_ctx_create(&own, dev->name) == MUSEC_OK, "%s", dev->name);
+    rig r = rig_make(own, "soft-musec", "report-every=3", MUSEC_F32, model, COUNT(model), 6);
+    rig_steps(&r, 0, 2);
+    const uint64_t allocs = own->scratch.n_allocs;
+    rig_steps(&r, 2, 4);
+    CHECK(own->scratch.n_allocs == allocs, "%llu more pieces",
+          (unsigned long long)(own->scratch.n_allocs - allocs));
+    rig_free(&r);
+    musec_ctx_destroy(own);
+}
+
+/* The piece that is lent serves the step that asks for its size, and no other call. */
+TEST_EACH_DEVICE(a_loan_is_the_workspace_of_a_step, dev)
+{
+    const char *const options = "ns-mode=fast report-every=3";
+    pool              p       = { 0 };
+    musec_loan        loan    = { .next = { pool_alloc, pool_free, &p } };
+    ms_device        *own     = NULL;
+    CHECK(musec_ctx_create(&p.from, dev->name) == MUSEC_OK, "%s", dev->name);
+    CHECK(musec_ctx_create(&own, dev->name) == MUSEC_OK, "%s", dev->name);
+    if (own->kind->stream != NULL) p.stream = own->kind->stream(own);
+    CHECK_OK(own, musec_ctx_set_allocator(
+                      own, &(musec_allocator){ musec_loan_alloc, musec_loan_free, &loan }));
+    rig want = rig_make(dev, "soft-musec", options, MUSEC_F32, model, COUNT(model), 7);
+    rig got  = rig_make(own, "soft-musec", options, MUSEC_F32, model, COUNT(model), 7);
+    rig_steps(&want, 0, 7);
+    rig_steps(&got, 0, 2);
+    CHECK_OK(own, musec_ctx_trim(own));
+    for (int t = 2; t < 7; t++) {
+        const bool    reports = (t + 1) % 3 == 0;
+        const int64_t calls = p.calls, out = p.out;
+        if (t > 3) { /* step 3 has shown its size */
+            CHECK_OK(p.from, p.from->ops->alloc(p.from, loan.bytes, &loan.data));
+            CHECK(!loan.is_out, "step %d: nothing was asked yet", t);
+        }
+        rig_steps(&got, t, 1);
+        CHECK(loan.is_out == (t > 3 && !reports), "step %d: is_out %d", t, loan.is_out);
+        CHECK(loan.was_out == loan.is_out, "step %d: was_out %d", t, loan.was_out);
+        loan.was_out = 0;
+        CHECK(p.calls == calls + (t <= 3 || reports), "step %d: %lld calls", t,
+              (long long)(p.calls - calls));
+        if (t == 3) loan.bytes = p.last;
+        CHECK_OK(own, musec_ctx_trim(own));
+        CHECK(loan.is_out == 0 && p.out == out, "step %d: %lld pieces are out", t,
+              (long long)p.out);
+        if (loan.data != NULL) p.from->ops->free(p.from, loan.data);
+        loan.data = NULL;
+    }
+    rig_check_same(&want, &got, "soft-musec", options);
+    rig_free(&want), rig_free(&got);
+    close_on(&p, own);
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/half.h"
+#include "optim/optim.h"
 #include "optim_rig.h"
 
 /* ---- compute copies -------------------------------------------------------------------------- */
@@ -490,5 +491,51 @@ TEST_EACH_DEVICE(one_nan_among_many_matrices_is_found, dev)
         rig_check_same(&r, &same, "muon", words);
         free(g);
         rig_free(&r), rig_free(&same);
+    }
+}
+
+/* A workspace for some of the matrices at a time still has the directions of all of them, averaged
+ * on predictions: the same bits, and no more memory than was said. */
+TEST_EACH_DEVICE(a_smaller_workspace_keeps_predictions, dev)
+{
+    enum { STEPS = 4, N = 3 };
+    static const char *const modes[]   = { "fast", "accurate nonfinite=defer",
+                                           "fast report-every=2" };
+    static const rig_param   params[N] = {
+          { .name = "many", .rows = 24, .cols = 40, .layout = { .more = 11 } },
+          { .name = "tall", .rows = 40, .cols = 24, .layout = { .more = 2 } },
+          { .name = "one", .rows = 40, .cols = 9 },
+    };
+    for (size_t k = 0; ms_device_has(dev, MUSEC_F16) && k < COUNT(modes); k++) {
+        uint64_t all     = 0;
+        int      chunked = 0;
+        rig      want    = rig_makef(dev, MUSEC_F32, params, N, 5, "soft-musec",
+                                     "operands=f16 threshold=rms:1 ns-mode=%s", modes[k]);
+        CHECK_OK(dev, musec_optim_workspace(want.opt, &all, NULL));
+        rig_steps(&want, 0, STEPS);
+        for (int percent = 95; percent >= 5; percent -= 10) {
+            ms_device *own       = NULL;
+            uint64_t   workspace = 0;
+            CHECK(musec_ctx_create(&own, dev->name) == MUSEC_OK, "%s", dev->name);
+            rig r = rig_makef(own, MUSEC_F32, params, N, 5, "soft-musec",
+                              "operands=f16 threshold=rms:1 ns-mode=%s workspace=%llu", modes[k],
+                              (unsigned long long)all * (unsigned)percent / 100);
+            CHECK_OK(own, musec_optim_workspace(r.opt, &workspace, NULL));
+            const ms_group *g    = &r.opt->groups[0];
+            const bool      fits = g->predictions_fit && g->chunk >= 8;
+            chunked += fits && g->chunk < g->count;
+            CHECK(!fits || workspace <= all * (unsigned)percent / 100, "%s, %d %%: %llu of %llu",
+                  modes[k], percent, (unsigned long long)workspace, (unsigned long long)all);
+            rig_steps(&r, 0, STEPS);
+            CHECK(own->scratch.peak <= workspace, "%s, %d %%: %zu bytes of %llu", modes[k], percent,
+                  own->scratch.peak, (unsigned long long)workspace);
+            /* without predictions a deferred step rounds by scales of another kind */
+            if (!dev->kind->batch_variant && (fits || strstr(modes[k], "defer") == NULL))
+                rig_check_same(&want, &r, "ns-mode", modes[k]);
+            rig_free(&r);
+            musec_ctx_destroy(own);
+        }
+        CHECK(chunked >= 1, "%s: nowhere was a group stepped in chunks on predictions", modes[k]);
+        rig_free(&want);
     }
 }

@@ -2,7 +2,7 @@
 """optimizer_torch.py - a step of musec's optimizers in PyTorch, of torch.optim.Muon, and of others.
 
     python3 bench/peers/optimizer_torch.py [--size small|medium|wide] [--musec PROGRAM]
-                                           [--peers DIR] [--check]
+                                           [--peers DIR] [--workspaces] [--check]
 
 Over the matrices that musec bench step has: a model of L layers of width w has 4 L of w x w and 2 L of
 4w x w, in float32.  For each optimizer
@@ -15,6 +15,9 @@ Over the matrices that musec bench step has: a model of L layers of width w has 
 
 and for SoftMusec, Muon and torch.optim.Muon, as "training", a step of training a whole model on 8192
 tokens, in bf16 with float32 weights: ms, and peak_mb of all that it takes.
+
+--workspaces adds SoftMusec with less memory for a step than it would take (the option `workspace`),
+and with reports, whose memory is taken at the steps that report alone.
 
 --musec is the program, whose own `bench step` figure is printed beside them.
 
@@ -101,6 +104,16 @@ def measure(name, size, make, capture=False, is_peer=False):
     put(name, size, ms, **more)
     del optimizer, some
     torch.cuda.empty_cache()
+
+
+def workspaces(size):
+    measure("SoftMusec, report_every 1000", size, lambda p: mt.SoftMusec(p, lr=0.02))
+    for mib in (64, 256, 512, 1024, 2048):
+        measure(
+            f"SoftMusec, workspace {mib} MiB",
+            size,
+            lambda p, n=mib << 20: mt.SoftMusec(p, lr=0.02, report_every=0, workspace=n),
+        )
 
 
 # ---- Muon of other packages ----------------------------------------------------------------------
@@ -198,6 +211,8 @@ def own_figure(program, size):
 def extend(parser):
     parser.add_argument("--musec", help="the program, for its own figure")
     parser.add_argument("--peers", metavar="DIR", help="where packages of others lie")
+    parser.add_argument("--workspaces", action="store_true",
+                        help="SoftMusec with limits of its workspace, too")
     parser.add_argument("--only-peers", action="store_true",
                         help="of musec and torch.optim, Muon alone")
     parser.add_argument("--plain", action="store_true",
@@ -255,6 +270,8 @@ def main():
                 capture=True,
             )
             measure("Musec", size, lambda p: mt.Musec(p, lr=0.02, report_every=0))
+        if given.workspaces:
+            workspaces(size)
         measure("Muon", size, lambda p: mt.Muon(p, lr=0.02, report_every=0))
         if hasattr(torch.optim, "Muon"):
             measure("torch.optim.Muon", size, lambda p: torch.optim.Muon(p, lr=0.02))

@@ -156,6 +156,22 @@ MUSEC_API musec_status musec_ctx_set_allocator(musec_ctx *ctx, const musec_alloc
  * takes it again.  For callers whose allocator is a pool that lends the memory to other work in
  * between; with the device's own allocator this costs time (on a GPU it waits). */
 MUSEC_API musec_status musec_ctx_trim(musec_ctx *ctx);
+
+/* An allocator that lends a piece which the caller took beforehand, for callers whose own functions
+ * are slow to enter, as those of an interpreter are: { musec_loan_alloc, musec_loan_free, &loan }.
+ * A request of just `bytes` bytes, while is_out is 0, gets `data`; all others go to `next`, and so
+ * does whatever else is freed.  A step that is like the one before asks for a workspace of the same
+ * size, and for nothing else.  If the piece is still out after musec_ctx_trim(), the caller keeps
+ * it and may set data to NULL and is_out to 0: then it comes to next.free. */
+typedef struct musec_loan { /* start from { 0 } */
+    musec_allocator next;
+    void           *data; /* NULL: nothing is lent */
+    size_t          bytes;
+    int32_t         is_out;  /* 1: the library has it */
+    int32_t         was_out; /* 1: it had it at some time; the caller clears it */
+} musec_loan;
+MUSEC_API void *musec_loan_alloc(size_t bytes, void *stream, void *loan);
+MUSEC_API void  musec_loan_free(void *p, void *stream, void *loan);
 /* The last failure in words, and the device's name as created; never NULL. */
 MUSEC_API const char *musec_ctx_error(const musec_ctx *ctx);
 MUSEC_API const char *musec_ctx_device(const musec_ctx *ctx);

@@ -335,7 +335,10 @@ MUSEC_API void musec_optim_destroy(musec_optim *opt);
 /* The weight of the new gradient from the next step on, 0..1: momentum may be warmed up. */
 MUSEC_API musec_status musec_optim_set_beta(musec_optim *opt, double beta);
 
-/* Bytes of workspace that one step needs and of state that is kept; all parameters are there. */
+/* Bytes of workspace that a step needs at most, and of state that is kept; all parameters are
+ * there.  A step takes its workspace as one piece when it begins.  A context that keeps it takes
+ * this much at the first step; where an allocator of the caller's is set, a step that is not
+ * measured (report_every) takes what it needs itself, which may be half. */
 MUSEC_API musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace,
                                              uint64_t *state);
 

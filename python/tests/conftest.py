@@ -20,6 +20,21 @@ except ImportError:
 sys.path.insert(0, str(HERE))
 
 
+def pytest_addoption(parser) -> None:  # type: ignore[no-untyped-def]
+    parser.addoption(
+        "--one-by-one",
+        action="store_true",
+        help="optimizers ask PyTorch of their tensors one by one, as of a PyTorch without the C exchange API",
+    )
+
+
+def pytest_configure(config) -> None:  # type: ignore[no-untyped-def]
+    if config.getoption("--one-by-one"):
+        from musec.torch import _exchange
+
+        _exchange.enabled = False
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20261119)

@@ -14,6 +14,7 @@ if not torch.cuda.is_available():
 import musec  # noqa: E402
 import musec.torch as mt  # noqa: E402
 from musec import _registry as R  # noqa: E402
+from musec.torch import _exchange  # noqa: E402
 
 try:
     musec.clip(torch.eye(2, device="cuda"), 1.0)
@@ -242,6 +243,46 @@ def test_steps_that_repeat():
         assert [optimizer.skipped for optimizer, _ in pairs] == [1, 1]
     for w, v in zip(repeated, queued):
         assert torch.equal(w, v)
+
+
+def test_steps_at_once_and_tensor_by_tensor(monkeypatch):
+    """All weights and gradients looked at by one call, or one by one; a report in between, whose
+    workspace is another than that of other steps; and a change of streams."""
+    done = []
+    for at_once in (True, False):
+        monkeypatch.setattr(_exchange, "enabled", at_once)
+        weights = parameters()
+        optimizer = mt.SoftMusec(weights, report_every=4)
+        (engine,) = optimizer._engines
+        assert (engine._look is not None) == (at_once and _exchange._describer() != 0)
+        stream = torch.cuda.Stream()
+        for t in range(STEPS):
+            for i, w in enumerate(weights):
+                w.grad = None if i == t % 3 else gradients(tuple(w.shape))[t]
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream if t in (5, 6) else torch.cuda.current_stream()):
+                optimizer.step()
+            torch.cuda.current_stream().wait_stream(stream)
+        assert engine.memory._loan.was_out == 1 and engine.memory._loan.is_out == 0
+        done.append(weights)
+    assert all(torch.equal(w, v) for w, v in zip(*done))
+
+
+def test_a_report_takes_memory_when_it_is_made():
+    weights = [torch.nn.Parameter(torch.randn(512, 512, device="cuda")) for _ in range(8)]
+    for w in weights:
+        w.grad = torch.randn_like(w)
+    optimizer = mt.SoftMusec(weights, report_every=4)
+    peaks = []
+    for _ in range(8):
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        optimizer.step()
+        torch.cuda.synchronize()
+        peaks.append(torch.cuda.max_memory_allocated() - before)
+    assert peaks[4] == peaks[5] == peaks[6] < peaks[7]
+    assert all(row["step"] == 8 for row in optimizer.report())
 
 
 def test_grad_scaler_and_nonfinite():

@@ -26,7 +26,8 @@ def structures():
         "musec_optim_config": R.OptimConfig,
     }
     if _has_torch():
-        from musec.torch import _engine as E
+        from musec.torch import _abi as E
+        from musec.torch import _exchange
         from musec.torch.blocks import Block
 
         found.update(
@@ -37,6 +38,9 @@ def structures():
                 "musec_attention": E.AttentionC,
                 "musec_optim_report": E.ReportC,
                 "musec_allocator": E.AllocatorC,
+                "musec_loan": E.LoanC,
+                "musec_dltensor": _exchange.TensorC,
+                "musec_tensor_look": _exchange.LookC,
             }
         )
     return found
@@ -55,7 +59,7 @@ def test_structures_are_those_of_the_header(tmp_path):
     compiler = os.environ.get("CC") or shutil.which("cc")
     if not compiler or not (ROOT / "include").is_dir():
         pytest.skip("no C compiler, or no header, to compare with")
-    lines = ["#include <musec/musec.h>", "#include <stdio.h>", "int main(void) {"]
+    lines = ["#include <musec/dlpack.h>", "#include <stdio.h>", "int main(void) {"]
     want = []
     for name, structure in structures().items():
         lines.append(f'printf("{name} %zu\\n", sizeof({name}));')

@@ -83,8 +83,9 @@ static musec_status find_chunk(ms_arena *arena, size_t need)
     const size_t total = total_bytes(arena);
     size_t       wish  = need;
 
-    if (arena->in_use == 0 && arena->n_chunks > 1) {
+    if (arena->in_use == 0 && (arena->n_chunks > 1 || total < need)) {
         if (wish < total) wish = total;
+        if (wish < CHUNK_MIN) wish = CHUNK_MIN;
         free_chunks(arena);
         return add_chunk(arena, wish, need);
     }

@@ -173,9 +173,10 @@ typedef struct ms_group {
     /* (count) the quantile of the singular values that is D, over their root mean square, as last
      * estimated; 0: never. */
     double             *quantile;
-    ms_gram_norms       gram_norms; /* (count) of ms_group_caches_gram_norms, on the device */
-    musec_optim_report *reports;    /* one per member; of matrix roles only */
-    int64_t             chunk;      /* matrices that fit the workspace at a time */
+    ms_gram_norms       gram_norms;      /* (count) of ms_group_caches_gram_norms, on the device */
+    musec_optim_report *reports;         /* one per member; of matrix roles only */
+    int64_t             chunk;           /* matrices that fit the workspace at a time */
+    bool                predictions_fit; /* the workspace holds the directions of all members too */
 } ms_group;
 
 typedef struct ms_attention {
@@ -207,10 +208,9 @@ struct musec_optim {
     double                *live_host;   /* host memory for what goes there and comes from there */
     uint64_t               last_waits, last_uploads, last_allocs; /* of the last step */
     bool                   last_taken;                            /* there was one */
-    bool                   predictions_fit; /* the workspace holds the directions of all groups, */
-    bool                   fusion_fits;     /* and what the operator needs for all fusible groups */
-    struct ms_step_host   *host;            /* memory that every step uses anew */
-    struct ms_step_graphs *graphs;          /* of deferred steps (graph.c); NULL: none yet */
+    bool                   fusion_fits; /* the workspace holds fusible groups together */
+    struct ms_step_host   *host;        /* memory that every step uses anew */
+    struct ms_step_graphs *graphs;      /* of deferred steps (graph.c); NULL: none yet */
 };
 
 /* Part (block, index) of x, which has the weight's shape, as matrices: `groups` of them of
@@ -300,10 +300,14 @@ musec_status ms_share_tensor(musec_optim *opt, const ms_share *share, int64_t ro
 
 /* Bytes that the operator needs for one matrix, with cached Gram norms or without. */
 uint64_t ms_spectral_bytes(const musec_optim_config *cfg, const ms_group *g, bool cached);
-/* Chooses how many matrices of a group are at work at a time. */
-void ms_choose_chunk(const musec_optim *opt, ms_group *g);
-/* Chooses, once all chunks are known, whether predictions and fused groups fit too. */
-void ms_choose_fusion(musec_optim *opt);
+/* Chooses how many matrices of each group are at work at a time, and whether predictions and fused
+ * groups fit too. */
+void ms_choose_chunks(musec_optim *opt);
+/* Is a group stepped at once, on directions that may have been predicted? */
+static inline bool ms_group_is_whole(const ms_group *g)
+{
+    return g->predictions_fit && g->chunk == g->count;
+}
 /* Takes the workspace of a step as a whole, so that it does not run out of it halfway. */
 musec_status ms_reserve_workspace(ms_step *s);
 

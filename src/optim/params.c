@@ -498,7 +498,6 @@ musec_status ms_optim_prepare(musec_optim *opt)
     TRY(take_host(opt));
     for (size_t i = 0; i < opt->n_groups; i++) {
         ms_group *g = &opt->groups[i];
-        ms_choose_chunk(opt, g);
         TRY(take_states(opt, g));
         TRY(take_gram_norms(opt, g));
         TRY(take_live_bounds(opt, g));
@@ -520,7 +519,7 @@ musec_status ms_optim_prepare(musec_optim *opt)
     for (size_t i = 0; i < opt->n_params; i++)
         TRY(ms_take_rest(opt, &opt->params[i]));
     TRY(ms_take_live(opt));
-    ms_choose_fusion(opt);
+    ms_choose_chunks(opt);
     opt->ready = true;
 done:
     if (st != MUSEC_OK) { /* so that another try starts afresh */

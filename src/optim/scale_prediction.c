@@ -135,7 +135,7 @@ static musec_status take_predicted(ms_step *s, const ms_group *g, ms_group_step 
 {
     musec_optim *opt = s->opt;
     musec_status st  = MUSEC_OK;
-    if (!opt->predictions_fit || !ms_group_predicts(opt, g) || g->chunk < g->count ||
+    if (!g->predictions_fit ||
         g->n_slots < g->count) /* no step takes all of a group that ranks have divided */
         return MUSEC_OK;
     TRY(ms_take_scaled(opt, g, g->count, &gs->scaled));

@@ -158,10 +158,12 @@ done:
     return st;
 }
 
-/* Says whether the directions of all members of a group are in memory at once. */
+/* Says whether the directions of all members of a group are in memory, and its chunk is all of
+ * it. */
 static bool is_whole(const ms_step *s, const ms_group *g)
 {
-    return s->host->groups[g - s->opt->groups].scaled.mat.data != NULL && ms_group_has_grads(s, g);
+    return ms_group_is_whole(g) && s->host->groups[g - s->opt->groups].scaled.mat.data != NULL &&
+           ms_group_has_grads(s, g);
 }
 
 /* Group i, fused with the later groups that are fusible with it, or alone. */

@@ -1,11 +1,18 @@
 /* workspace.c - the workspace of a step: how much is at work at a time follows from its limit.
  *
- * A group is worked through in chunks that fit.  Where the directions of all groups fit too, they
- * are averaged on predictions (scale_prediction.c), and where the chunks of all fusible groups fit,
- * one call of the operator takes them.  All of it follows from the parameters and the config: every
- * step takes the same path. */
+ * A group is worked through in chunks that fit.  Where the directions of all its matrices fit
+ * beside a chunk, they are averaged on predictions (scale_prediction.c); that saves a pass over the
+ * gradients.  Where whole groups that are fusible fit, one call of the operator takes them.  All of
+ * it follows from the parameters and the config: every step takes the same path.
+ *
+ * Steps that report need more (`reports` below), and the limit holds for them too: what fits is
+ * chosen by their needs.  A context that keeps its workspace takes that much at its first step, so
+ * that no later one fails.  What the caller's allocator lends is other work's between the steps,
+ * and a step that reports nothing takes less of it. */
 #include "linalg/soft_engine.h"
 #include "optim/optim.h"
+
+enum { BUSY = 8 }; /* matrices: a grouped product of fewer may leave a large GPU idle */
 
 /* Clipping by polynomials: the matrix in its operands, what the stages work on, and the Gram
  * matrix unless B is written by cached norms (soft_engine.c).  Reductions take the Gram matrix in
@@ -93,7 +100,7 @@ static uint64_t masked_product_bytes(const musec_optim *opt, const ms_group *g)
  * to 16 bits, that is the operator's input, and a clip that is stored goes into the state; Muon
  * needs neither a direction in float32 then nor a look-ahead of its own.  But a device whose
  * products have no fused epilogue needs a matrix in float32 and one more for its passes. */
-static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
+static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g, bool reports)
 {
     const uint64_t size = (uint64_t)(g->rows * g->cols), wide = ms_dtype_bytes(g->dtype);
     const uint64_t r     = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
@@ -105,7 +112,7 @@ static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
         ms_group_caches_gram_norms(opt, g) && !opt->cfg.nesterov; /* to look ahead */
     const uint64_t each     = ms_dtype_bytes(g->operands),
                    spectral = ms_spectral_bytes(&opt->cfg, g, cached);
-    const uint64_t lean     = (opt->cfg.report_every > 0 ? 1 : 0) + ahead; /* for reports */
+    const uint64_t lean     = (reports ? 1 : 0) + ahead;
     const uint64_t behind   = ms_second_bytes(opt, g) + ms_ball_bytes(opt, g);
     const uint64_t product  = masked_product_bytes(opt, g) + behind;
     const uint64_t passes =
@@ -132,34 +139,24 @@ static uint64_t numbers_bytes(const musec_optim *opt)
 /* Bytes needed once: a gradient and a weight whose rows are gathered, small vectors, copies of
  * operands, and, where steps are measured, a spectrum in float64, of a matrix that may have to be
  * widened first. */
-static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
+static uint64_t once_bytes(const musec_optim *opt, const ms_group *g, bool reports)
 {
     const uint64_t size  = (uint64_t)(g->rows * g->cols);
     const uint64_t small = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
     const uint64_t parts = 2 * (size * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN);
     uint64_t       bytes =
         parts + (uint64_t)32 * MS_ARENA_ALIGN + numbers_bytes(opt) + ms_widening_bytes(opt, g);
-    if (opt->cfg.report_every > 0 && !g->aux)
+    if (reports && !g->aux)
         bytes +=
             4 * size + 8 * (3 * size + 12 * small * small + 64 * (uint64_t)(g->rows + g->cols));
     return bytes;
 }
 
+static bool may_report(const musec_optim *opt) { return opt->cfg.report_every > 0; }
+
 static uint64_t workspace_cap(const musec_optim *opt)
 {
     return opt->cfg.workspace > 0 ? opt->cfg.workspace : opt->d->workspace;
-}
-
-void ms_choose_chunk(const musec_optim *opt, ms_group *g)
-{
-    const uint64_t once = once_bytes(opt, g), cap = workspace_cap(opt);
-    const uint64_t fits = cap > once ? (cap - once) / matrix_bytes(opt, g) : 0;
-    g->chunk            = fits < 1 ? 1 : fits > (uint64_t)g->count ? g->count : (int64_t)fits;
-}
-
-static bool predicts_whole(const musec_optim *opt, const ms_group *g)
-{
-    return ms_group_predicts(opt, g) && g->chunk == g->count;
 }
 
 /* Bytes of one 16-bit direction that is averaged on a prediction. */
@@ -168,11 +165,15 @@ static uint64_t scaled_bytes(const ms_group *g)
     return (uint64_t)(g->rows * g->cols) * ms_dtype_bytes(g->operands);
 }
 
-/* Bytes of a chunk, without directions that prediction_bytes counts. */
-static uint64_t chunk_bytes(const musec_optim *opt, const ms_group *g, bool predicted)
+/* Bytes of a matrix in a chunk, without a direction that prediction_bytes counts. */
+static uint64_t chunk_matrix_bytes(const musec_optim *opt, const ms_group *g, bool reports)
 {
-    const uint64_t there = predicted && predicts_whole(opt, g) ? scaled_bytes(g) : 0;
-    return (matrix_bytes(opt, g) - there) * (uint64_t)g->chunk;
+    return matrix_bytes(opt, g, reports) - (g->predictions_fit ? scaled_bytes(g) : 0);
+}
+
+static uint64_t chunk_bytes(const musec_optim *opt, const ms_group *g, bool reports)
+{
+    return chunk_matrix_bytes(opt, g, reports) * (uint64_t)g->chunk;
 }
 
 /* Bytes behind the groups, where what the step moved is read or scaled as a whole: a matrix in
@@ -190,18 +191,18 @@ static uint64_t behind_bytes(const musec_optim *opt)
 }
 
 /* The most bytes that any group needs, alone or fused, with what is needed once. */
-static uint64_t max_bytes(const musec_optim *opt, bool predicted, bool fused)
+static uint64_t max_bytes(const musec_optim *opt, bool fused, bool reports)
 {
     uint64_t max = 0;
     for (size_t i = 0; i < opt->n_groups; i++) {
         const ms_group *g     = &opt->groups[i];
-        uint64_t        bytes = chunk_bytes(opt, g, predicted), once = once_bytes(opt, g);
-        for (size_t k = 0; fused && k < opt->n_groups; k++) {
+        uint64_t        bytes = chunk_bytes(opt, g, reports);
+        uint64_t        once  = once_bytes(opt, g, reports);
+        for (size_t k = 0; fused && ms_group_is_whole(g) && k < opt->n_groups; k++) {
             const ms_group *other = &opt->groups[k];
-            if (k == i || !ms_groups_fusible(opt, g, other) || !predicts_whole(opt, other))
-                continue;
-            bytes += chunk_bytes(opt, other, predicted);
-            if (once_bytes(opt, other) > once) once = once_bytes(opt, other);
+            if (k == i || !ms_groups_fusible(opt, g, other) || !ms_group_is_whole(other)) continue;
+            bytes += chunk_bytes(opt, other, reports);
+            if (once_bytes(opt, other, reports) > once) once = once_bytes(opt, other, reports);
         }
         if (bytes + once > max) max = bytes + once;
     }
@@ -214,23 +215,51 @@ static uint64_t prediction_bytes(const musec_optim *opt)
     uint64_t bytes = 0;
     for (size_t i = 0; i < opt->n_groups; i++) {
         const ms_group *g = &opt->groups[i];
-        if (predicts_whole(opt, g))
+        if (g->predictions_fit)
             bytes += (uint64_t)g->count * (scaled_bytes(g) + 2 * MS_ARENA_ALIGN);
     }
     return bytes;
 }
 
-void ms_choose_fusion(musec_optim *opt)
+/* How many matrices of a group fit beside the predictions of all. */
+static int64_t matrices_that_fit(const musec_optim *opt, const ms_group *g)
 {
-    const uint64_t cap = workspace_cap(opt), predictions = prediction_bytes(opt);
-    opt->predictions_fit = predictions > 0 && max_bytes(opt, true, false) + predictions <= cap;
-    opt->fusion_fits     = opt->predictions_fit && max_bytes(opt, true, true) + predictions <= cap;
+    const bool     reports = may_report(opt);
+    const uint64_t cap = workspace_cap(opt), each = chunk_matrix_bytes(opt, g, reports);
+    const uint64_t taken = once_bytes(opt, g, reports) + prediction_bytes(opt);
+    const uint64_t fits  = cap > taken ? (cap - taken) / each : 0;
+    return fits > (uint64_t)g->count ? g->count : (int64_t)fits;
 }
 
-static uint64_t step_bytes(const musec_optim *opt)
+/* Do the predictions leave every group enough matrices at a time to keep a device busy? */
+static bool predictions_leave_enough(const musec_optim *opt)
 {
-    return max_bytes(opt, opt->predictions_fit, opt->fusion_fits) +
-           (opt->predictions_fit ? prediction_bytes(opt) : 0);
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        const ms_group *g = &opt->groups[i];
+        if (matrices_that_fit(opt, g) < (g->count < BUSY ? g->count : BUSY)) return false;
+    }
+    return behind_bytes(opt) + prediction_bytes(opt) <= workspace_cap(opt);
+}
+
+void ms_choose_chunks(musec_optim *opt)
+{
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        ms_group *g        = &opt->groups[i];
+        g->predictions_fit = ms_group_predicts(opt, g);
+        if (g->predictions_fit) g->predictions_fit = predictions_leave_enough(opt);
+    }
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        ms_group     *g    = &opt->groups[i];
+        const int64_t fits = matrices_that_fit(opt, g);
+        g->chunk           = fits < 1 ? 1 : fits;
+    }
+    opt->fusion_fits =
+        max_bytes(opt, true, may_report(opt)) + prediction_bytes(opt) <= workspace_cap(opt);
+}
+
+static uint64_t step_bytes(const musec_optim *opt, bool reports)
+{
+    return max_bytes(opt, opt->fusion_fits, reports) + prediction_bytes(opt);
 }
 
 /* Bytes of the gradients of a chunk, divided by the scale that they carry (momentum.c). */
@@ -250,7 +279,9 @@ musec_status ms_reserve_workspace(ms_step *s)
 {
     musec_optim   *opt     = s->opt;
     const bool     rescale = opt->deferred && s->args.grad_scale != NULL;
-    const uint64_t bytes   = step_bytes(opt) + (rescale ? rescaled_bytes(opt) : 0);
+    const bool     lent    = opt->d->allocator.alloc != NULL;
+    const bool     reports = lent ? s->report : may_report(opt);
+    const uint64_t bytes   = step_bytes(opt, reports) + (rescale ? rescaled_bytes(opt) : 0);
     const ms_mark  mark    = ms_arena_mark(&opt->d->scratch);
     void          *whole;
     musec_status   st = MUSEC_OK;
@@ -279,7 +310,7 @@ musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64
             bytes += (uint64_t)(m.count * m.rows * m.cols) * ms_dtype_bytes(m.dtype);
         bytes += ms_rest_bytes(&opt->params[i]);
     }
-    if (workspace != NULL) *workspace = step_bytes(opt);
+    if (workspace != NULL) *workspace = step_bytes(opt, may_report(opt));
     if (state != NULL) *state = bytes;
 done:
     ms_device_leave(caller);

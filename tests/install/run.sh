@@ -34,7 +34,9 @@ libdir=$(dirname "$PKG_CONFIG_PATH")
 # ---- installed files ----
 
 [ -x "$root/bin/musec" ] || fail "no program"
-[ -f "$root/include/musec/musec.h" ] && [ -f "$root/include/musec/optim.h" ] || fail "no header"
+for header in musec optim dlpack; do
+    [ -f "$root/include/musec/$header.h" ] || fail "no $header.h"
+done
 [ -L "$libdir/libmusec.so" ] || fail "no libmusec.so"
 [ -f "$root/share/doc/musec/LICENSE" ] || fail "no licence"
 [ -f "$root/share/man/man1/musec.1" ] || fail "no manual page"

@@ -19,6 +19,16 @@ class AllocatorC(c.Structure):
     _fields_ = [("alloc", alloc_t), ("free", free_t), ("user", c.c_void_p)]
 
 
+class LoanC(c.Structure):
+    _fields_ = [
+        ("next", AllocatorC),
+        ("data", c.c_void_p),
+        ("bytes", c.c_size_t),
+        ("is_out", c.c_int32),
+        ("was_out", c.c_int32),
+    ]
+
+
 class ParamC(c.Structure):
     _fields_ = [
         ("name", c.c_char_p),
@@ -93,6 +103,8 @@ L.declare(
     {
         "musec_ctx_set_allocator": (_status, [_opt, c.POINTER(AllocatorC)]),
         "musec_ctx_trim": (_status, [_opt]),
+        "musec_loan_alloc": (c.c_void_p, [_size, c.c_void_p, c.c_void_p]),
+        "musec_loan_free": (c.c_void_p, [c.c_void_p, c.c_void_p, c.c_void_p]),
         "musec_optim_create": (
             _status,
             [c.POINTER(c.c_void_p), c.c_void_p, c.POINTER(R.OptimConfig)],

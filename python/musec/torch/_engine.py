@@ -8,7 +8,6 @@ waits, but where the library has to (its option `nonfinite`).
 
 from __future__ import annotations
 
-import bisect
 import ctypes as c
 import math
 import operator
@@ -23,32 +22,26 @@ from .._operators import check_tensor, device_name, torch_dtype
 from ._abi import (
     ALL,
     UNSET,
-    AllocatorC,
     AttentionC,
     ParamC,
     ReportC,
     StepArgs,
-    alloc_t,
-    free_t,
 )
+from ._exchange import look_at
+from ._memory import Memory, torch_dtypes
 from .blocks import Block, Layout
 
-_torch_dtypes = {
-    L.F32: torch.float32,
-    L.F64: torch.float64,
-    L.BF16: torch.bfloat16,
-    L.F16: torch.float16,
-    L.I16: torch.int16,
-}
 _strided = torch.strided
-# What is asked of all tensors at every step, by `map`: that is several times faster than a loop.
+# What is asked of all tensors at every step that `_exchange` does not look at, by `map`: that is
+# several times faster than a loop.
 _data_ptr = torch.Tensor.data_ptr
 _dtype_of = operator.attrgetter("dtype")
 _shape_of = operator.attrgetter("shape")
 _stride_of = torch.Tensor.stride
 _is_contiguous = torch.Tensor.is_contiguous
 _is_neg = torch.Tensor.is_neg
-_codes = {dtype: code for code, dtype in _torch_dtypes.items() if code != L.I16}
+_codes = {dtype: code for code, dtype in torch_dtypes.items() if code != L.I16}
+_quick_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 # PyTorch's names of the library's state; others keep their own.
 _state_names = {
     "momentum": "momentum_buffer",
@@ -74,45 +67,6 @@ def _gathered(whole: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
         return whole.reshape(part.shape)
     rows, cols = part.shape
     return whole.reshape(rows, -1)[:, :1] if cols == 1 else whole.reshape(-1, cols)[:1]
-
-
-class _Memory:
-    """PyTorch's memory as the library's allocator."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.tensors: dict[int, torch.Tensor] = {}
-        self.failure: Optional[BaseException] = None
-        # kept here, for the library keeps their addresses only
-        self.struct = AllocatorC(alloc_t(self._alloc), free_t(self._free), None)
-
-    def _alloc(self, n_bytes: int, stream: Any, user: Any) -> Optional[int]:
-        try:
-            tensor = torch.empty(max(n_bytes, 1), dtype=torch.uint8, device=self.device)
-        except Exception as e:  # no exception may cross C
-            self.failure = e
-            return None
-        self.tensors[tensor.data_ptr()] = tensor
-        return tensor.data_ptr()
-
-    def _free(self, pointer: int, stream: Any, user: Any) -> None:
-        tensor = self.tensors.pop(pointer, None)
-        if tensor is not None and self.device.type == "cuda":
-            tensor.record_stream(torch.cuda.current_stream(self.device))
-
-    def tensor(self, view: L.View) -> torch.Tensor:
-        """The memory of a dense view, as a tensor (count, rows, cols) or of one matrix."""
-        starts = sorted(self.tensors)
-        start = starts[bisect.bisect_right(starts, view.data) - 1]
-        dtype = _torch_dtypes[view.dtype]
-        size = dtype.itemsize
-        first = view.data - start
-        whole = self.tensors[start]
-        count = (whole.numel() - first) // size
-        typed = whole[first : first + count * size].view(dtype)
-        return typed.as_strided(
-            (view.count, view.rows, view.cols), (view.stride, view.ld, 1), typed.storage_offset()
-        )
 
 
 @dataclass
@@ -173,9 +127,10 @@ class Engine:
         self._lib = L.lib()
         self._opt = c.c_void_p()
         self._threads = 0
-        self.memory = _Memory(device)
+        self.memory = Memory(device)
         self.context = L.Context(device_name(device))
         self.context.keeps = self.memory  # until the context is gone
+        self.lends = device.type == "cuda"
         self.check(
             self._lib.musec_ctx_set_allocator(self.context.handle, c.byref(self.memory.struct))
         )
@@ -186,7 +141,6 @@ class Engine:
         n = max(len(entries), 1)
         self._views = (L.View * n)(*[entry.view() for entry in entries])
         self._view_of = [self._views[i] for i in range(n)]  # the same memory: made once
-        self._grads: list[Any] = [None] * n  # address and dtype that a view has
         for view in self._view_of:
             view.data = None
         self._weights = [entry.dense.data_ptr() for entry in entries]
@@ -197,6 +151,9 @@ class Engine:
         self._plain_pointers = list(map(_data_ptr, self._plain_weights))
         self._plain_made = self._now()
         self._others = [(i, entry) for i, entry in enumerate(entries) if not entry.plain]
+        self._look = None
+        if not self._others and all(entry.key is entry.weight for entry in entries):
+            self._look = look_at(self._plain_weights, self._views)
         self._numbers = {name: (c.c_double * n)() for name in ("lr", "weight_decay", "beta")}
         self._lr_at = (c.c_void_p * n)()
         self.args = StepArgs()
@@ -204,7 +161,9 @@ class Engine:
         self.args.lr = self._numbers["lr"]
         self.args.weight_decay = self._numbers["weight_decay"]
         self.args.beta = self._numbers["beta"]
+        self._call = (self._opt, self._views, len(entries), c.byref(self.args))
         self._told: dict[int, tuple[Any, ...]] = {}
+        self._rates: list[Any] = []  # of each group as they are in it; empty: to be looked at
         self._groups = list({id(entry.group): entry.group for entry in entries}.values())
         self._lr_copies: dict[int, torch.Tensor] = {}
         self._note_versions()
@@ -223,7 +182,7 @@ class Engine:
     def enter(self) -> None:
         """The context works on PyTorch's current stream, or with as many threads as PyTorch."""
         if self.device.type == "cuda":
-            self.context.set_stream(torch.cuda.current_stream(self.device).cuda_stream)
+            self.context.set_stream(_raw_stream(self.device))
         else:
             threads = torch.get_num_threads()
             if threads != self._threads:
@@ -242,7 +201,7 @@ class Engine:
             status = self._lib.musec_optim_create(
                 c.byref(self._opt), self.context.handle, c.byref(config)
             )
-            self.policy = policy
+            self.policy, self._report_every = policy, int(config.report_every)
             if status == 0 or policy == tries[-1]:
                 break
         self.check(status)
@@ -309,9 +268,19 @@ class Engine:
 
     def _tell(self) -> None:
         """Tells each parameter what its group has, where that has changed."""
+        if self._rates and all(
+            group["lr"] is lr
+            and group["weight_decay"] is decay
+            and group.get("momentum") is momentum
+            for group, (lr, decay, momentum) in zip(self._groups, self._rates)
+        ):
+            return
         live: dict[int, tuple[Any, ...]] = {}
         for group in self._groups:
             live[id(group)] = self._live(group)
+        rates = [(g["lr"], g["weight_decay"], g.get("momentum")) for g in self._groups]
+        fixed = all(isinstance(x, (float, int, type(None))) for row in rates for x in row)
+        self._rates = rates if fixed else []  # a tensor changes in place
         if live == self._told:
             return
         self._told = live
@@ -339,6 +308,43 @@ class Engine:
                 return True
         return any(entry.now() != entry.made_as for _, entry in self._others)
 
+    def step_at_once(
+        self, grad_scale: Optional[torch.Tensor], found_inf: Optional[torch.Tensor]
+    ) -> bool:
+        """The step on the parameters' own gradients, if all tensors are what they were but for
+        values, and gradients but for addresses.  False: `step` is to be called, nothing was done."""
+        look = self._look
+        grads = look.gradients() if look is not None else None
+        if look is None or grads is None:
+            return False
+        self._pointers = []
+        self.enter()
+        self._tell()
+        self._queue(grad_scale, found_inf)
+        stepped = look.stepped(grads)
+        if stepped:
+            torch.autograd.graph.increment_version(stepped)
+        return True
+
+    def _queue(
+        self, grad_scale: Optional[torch.Tensor], found_inf: Optional[torch.Tensor]
+    ) -> None:
+        self.args.grad_scale = None if grad_scale is None else grad_scale.data_ptr()
+        self.args.found_inf = None if found_inf is None else found_inf.data_ptr()
+        if not self.lends:
+            self.check(self._lib.musec_optim_step_with(*self._call))
+            return
+        # The workspace is PyTorch's again after the step, for what forward and backward keep.
+        every = self._report_every  # such a step takes more, which is lent to no other one
+        lends = not every or (self._lib.musec_optim_steps(self._opt) + 1) % every != 0
+        lent = self.memory.lend() if lends else None
+        status = self._lib.musec_optim_step_with(*self._call)
+        if status == 0:
+            status = self._lib.musec_ctx_trim(self.context.handle)
+        if lends:
+            self.memory.take_back(lent)
+        self.check(status)
+
     def step(
         self,
         grads: Sequence[Optional[torch.Tensor]],
@@ -354,18 +360,13 @@ class Engine:
             for index in self._plain:
                 self._place(index, self.entries[index])
             self._plain_pointers = pointers
+            if self._look is not None:
+                self._look.tell(pointers)
         for index, entry in self._others:
             self._place(index, entry)
         kept = self._point_at(grads)  # what the queue reads is not freed before the call returns
-        self.args.grad_scale = None if grad_scale is None else grad_scale.data_ptr()
-        self.args.found_inf = None if found_inf is None else found_inf.data_ptr()
-        self.check(
-            self._lib.musec_optim_step_with(
-                self._opt, self._views, len(self.entries), c.byref(self.args)
-            )
-        )
+        self._queue(grad_scale, found_inf)
         del kept
-        self._give_back()
         for _, entry in self._others:
             if entry.staging is not None:
                 entry.weight.copy_(entry.staging)
@@ -376,7 +377,7 @@ class Engine:
 
     def _point_at(self, grads: Sequence[Optional[torch.Tensor]]) -> list[torch.Tensor]:
         """Tells the views of the gradients where these are; returns the copies among them."""
-        views, told, wanted = self._view_of, self._grads, self._dtypes
+        views, wanted = self._view_of, self._dtypes
         try:  # None, and a layout without memory of its own, have no address
             pointers = list(map(_data_ptr, grads))
             plain = list(map(_dtype_of, grads)) == wanted
@@ -389,8 +390,7 @@ class Engine:
         copies = []
         for index, grad in enumerate(grads):
             if grad is None:
-                if told[index] is not None:
-                    views[index].data = told[index] = None
+                views[index].data = None
                 continue
             dtype = grad.dtype
             if dtype is not wanted[index] or grad.layout is not _strided:
@@ -400,11 +400,8 @@ class Engine:
             if grad.is_neg() or not grad.is_contiguous():
                 grad = grad.resolve_neg().contiguous()
                 copies.append(grad)
-            now = (grad.data_ptr(), dtype)
-            if now != told[index]:
-                views[index].data = now[0]
-                views[index].dtype = _codes[dtype]
-                told[index] = now
+            views[index].data = grad.data_ptr()
+            views[index].dtype = _codes[dtype]
         return copies
 
     def _converted(self, entry: Entry, grad: torch.Tensor) -> torch.Tensor:
@@ -415,11 +412,6 @@ class Engine:
         if self.device.type == "cpu" or torch.float64 in dtypes:
             grad = grad.to(entry.weight.dtype)
         return grad
-
-    def _give_back(self) -> None:
-        """The workspace of a step is PyTorch's again, for what forward and backward keep."""
-        if self.device.type == "cuda":
-            self.check(self._lib.musec_ctx_trim(self.context.handle))
 
     def poll(self) -> None:
         self.enter()
@@ -558,6 +550,13 @@ class Engine:
     def set_logits(self, attention: int, logits: Sequence[float]) -> None:
         numbers = (c.c_double * len(logits))(*logits)
         self.check(self._lib.musec_optim_set_logits(self._opt, attention, numbers, len(logits)))
+
+
+def _raw_stream(device: torch.device) -> int:
+    """The address of PyTorch's current stream."""
+    if _quick_stream is not None and device.index is not None:
+        return int(_quick_stream(device.index))
+    return int(torch.cuda.current_stream(device).cuda_stream)
 
 
 def _in_range(name: str, value: Any, low: float, high: float) -> None:

@@ -25,6 +25,7 @@ from .. import _registry as R
 from .._operators import check_tensor
 from ._abi import AttentionC
 from ._engine import Engine, Entry
+from ._hook import quick_hook
 from ._options import LIVE, SeenOptions
 from ._params import layout_of, match_saved, name_of
 from ._shared import Placement, is_dtensor, local_of, make_placement
@@ -47,6 +48,7 @@ class MusecOptimizer(torch.optim.Optimizer):
     ) -> None:
         self._engines: list[Engine] = []
         self._local = False
+        self._engine: Optional[Engine] = None  # that can make a whole step by itself
         self._stale = True
         self._where: dict[Any, tuple[Engine, int]] = {}
         self._attentions: list[tuple[torch.Tensor, torch.Tensor, dict[str, Any]]] = []
@@ -205,6 +207,8 @@ class MusecOptimizer(torch.optim.Optimizer):
             and not self.placement.distributed
             and all(entry.source is None for entry in engines[0].entries)
         )
+        flips = any(group.get("maximize", False) for group in self.param_groups)
+        self._engine = engines[0] if self._local and not flips else None
         if self.placement.distributed:
             for p, (values, steps) in kept.items():
                 self._load(p, {**values, "step": steps})
@@ -246,25 +250,41 @@ class MusecOptimizer(torch.optim.Optimizer):
 
     # ---- a step ----------------------------------------------------------------------------------
 
+    @staticmethod
+    def profile_hook_step(func: Callable[..., Any]) -> Callable[..., Any]:
+        return quick_hook(func)
+
     @torch._disable_dynamo
-    @torch.no_grad()
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """One step.  `closure`, if given, computes the loss again and returns it."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if not torch.cuda.is_available() or not torch.cuda.is_current_stream_capturing():
-            self._up_to_date()
         scale = getattr(self, "grad_scale", None)
         found = getattr(self, "found_inf", None)
+        engine = self._engine
+        if (
+            engine is None
+            or self._stale
+            or self._options.changed(self.param_groups)
+            or not engine.step_at_once(_on(scale, engine.device), _on(found, engine.device))
+        ):
+            self._step_by_parts(scale, found)
+        self._calls += 1
+        if self._loggers or self._calls % _POLL_EVERY == 0:
+            self._after()
+        return loss
+
+    @torch.no_grad()
+    def _step_by_parts(self, scale: Any, found: Any) -> None:
+        """A step that looks at everything first, and may have to make engines anew."""
+        if not _capturing():
+            self._up_to_date()
         if self._local:
             self._step_local(scale, found)
         else:
             self._step_apart(scale, found)
-        self._calls += 1
-        self._after()
-        return loss
 
     def _step_local(self, scale: Any, found: Any) -> None:
         """One engine steps the parameters where they lie."""

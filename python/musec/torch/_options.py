@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 # Options of a group that an engine is told with each step; the others are its own.
@@ -39,14 +40,20 @@ def _objects(groups: list[dict[str, Any]]) -> list[Any]:
         (
             len(group),
             len(group["params"]),
-            [
-                (k, v if _is_fixed(v) else object())
-                for k, v in group.items()
-                if k not in LIVE and k not in ("params", "param_names")
-            ],
+            *_named(
+                {
+                    k: v if _is_fixed(v) else object()
+                    for k, v in group.items()
+                    if k not in LIVE and k not in ("params", "param_names")
+                }
+            ),
         )
         for group in groups
     ]
+
+
+def _named(options: dict[str, Any]) -> tuple[list[str], list[Any]]:
+    return list(options), list(options.values())
 
 
 class SeenOptions:
@@ -60,8 +67,8 @@ class SeenOptions:
         if len(groups) == len(self._seen) and all(
             len(group) == n
             and len(group["params"]) == n_params
-            and all(group.get(k, self) is v for k, v in same)
-            for group, (n, n_params, same) in zip(groups, self._seen)
+            and all(map(operator.is_, map(group.get, names), values))
+            for group, (n, n_params, names, values) in zip(groups, self._seen)
         ):
             return False
         if self._was != _values(groups):
