@@ -109,6 +109,7 @@ musec_status ms_gpt_backward(ms_gpt *g, const ms_gpt_pass *pass)
     TRY(ms_final_backward(g));
     for (int64_t l = g->cfg.layers - 1; l >= 0; l--) {
         if (ms_is_stopped(pass)) goto done;
+        TRY(ms_have_grads(g, pass, l + 1));
         if (n->layer[l].dkept.data != NULL)
             TRY(g->d->ops->axpby(g->d, one, n->layer[l].dkept, one, n->dx));
         TRY(mlp_backward(g, l));
@@ -118,6 +119,7 @@ musec_status ms_gpt_backward(ms_gpt *g, const ms_gpt_pass *pass)
         TRY(ms_mudd_enter_backward(g, l));
         TRY(ms_skip_backward(g, l));
     }
+    TRY(ms_have_grads(g, pass, 0));
     if (n->dx0.data != NULL) TRY(g->d->ops->axpby(g->d, one, n->dx0, one, n->dx));
     TRY(ms_embed_backward(g, pass));
 done:

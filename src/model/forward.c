@@ -74,9 +74,28 @@ musec_status ms_add_product(ms_gpt *g, ms_mat z, ms_mat x, ms_mat w, ms_mat out)
         &(ms_product){ .a = x, .b = ms_t(w), .alpha = one, .beta = one, .source = z, .c = out });
 }
 
-bool ms_is_stopped(const ms_gpt_pass *pass)
+bool ms_is_stopped(const ms_gpt_pass *pass) { return pass->stop != NULL && pass->stop(pass->arg); }
+
+/* How many parameters, in the order of ms_gpt_backward_order, are those of the head and of layers
+ * from `layer` on.  Where not only layers lie between embedding and head, or these are tied, it is
+ * none. */
+static size_t from_layer(const ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
 {
-    return pass->stop != NULL && pass->stop(pass->stop_arg);
+    const size_t head = g->cfg.tied ? 0 : 1;
+    if (g->layer_params == 0 || pass->tied) return 0;
+    return head + (size_t)(g->cfg.layers - layer) * g->layer_params;
+}
+
+musec_status ms_have_grads(const ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
+{
+    return pass->on_grads == NULL ? MUSEC_OK
+                                  : pass->on_grads(pass->arg, from_layer(g, pass, layer));
+}
+
+musec_status ms_want_weights(const ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
+{
+    return pass->on_weights == NULL ? MUSEC_OK
+                                    : pass->on_weights(pass->arg, from_layer(g, pass, layer));
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -150,9 +169,13 @@ musec_status ms_gpt_forward(ms_gpt *g, const ms_gpt_pass *pass)
     ms_mat       state;
     musec_status st;
 
+    TRY(ms_want_weights(g, pass, 0));
     TRY(ms_embed_tokens(g));
-    for (int64_t l = 0; l < g->cfg.layers && !ms_is_stopped(pass); l++)
+    for (int64_t l = 0; l < g->cfg.layers && !ms_is_stopped(pass); l++) {
+        TRY(ms_want_weights(g, pass, l + 1));
         TRY(layer_forward(g, pass, l));
+    }
+    if (pass->on_weights != NULL) TRY(pass->on_weights(pass->arg, 0));
     TRY(ms_final_state(g, &state));
     TRY(g->d->ops->rmsnorm(g->d, g->cfg.norm_eps, state, g->now.norm));
 done:

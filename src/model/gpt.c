@@ -14,6 +14,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +43,20 @@ done:
     return st;
 }
 
+/* Returns how many parameters each layer has, or 0 where layers have different ones, or where
+ * anything but layers lies between the embedding and the head. */
+static size_t count_layer_params(const ms_gpt *g)
+{
+    const size_t tables = g->cfg.tied ? 1 : 2, layers = (size_t)g->cfg.layers;
+    const size_t each = (g->n_params - tables) / layers, first = tables - 1;
+    char         start[sizeof "layer.." + 20];
+    for (size_t i = 0; i < layers * each; i++) {
+        snprintf(start, sizeof start, "layer.%zu.", i / each);
+        if (strncmp(g->params[first + i].name, start, strlen(start)) != 0) return 0;
+    }
+    return first + layers * each + 1 == g->n_params ? each : 0;
+}
+
 /* Lists the parameters, and chooses which weights a pass reads. */
 static musec_status list_params(ms_gpt *g, const ms_gpt_weights *copies)
 {
@@ -49,7 +64,8 @@ static musec_status list_params(ms_gpt *g, const ms_gpt_weights *copies)
     g->params   = calloc(g->n_params, sizeof *g->params);
     if (g->params == NULL) return ms_fail(&g->d->error, MUSEC_ENOMEM, "not enough memory");
     ms_gpt_list_params(&g->cfg, &g->master, &g->g, copies, g->params);
-    g->w = g->copy_memory != NULL ? *copies : g->master;
+    g->layer_params = count_layer_params(g);
+    g->w            = g->copy_memory != NULL ? *copies : g->master;
     for (int64_t l = 0; l < g->cfg.layers; l++) { /* of scalars there are no copies */
         g->w.layer[l].mix    = g->master.layer[l].mix;
         g->w.layer[l].scales = g->master.layer[l].scales;
@@ -165,10 +181,23 @@ musec_status ms_gpt_refresh(ms_gpt *g)
 {
     musec_status st = MUSEC_OK;
     for (size_t i = 0; i < g->n_params; i++)
-        if (g->params[i].copy.data != NULL)
-            TRY(g->d->ops->copy(g->d, g->params[i].weight, g->params[i].copy));
+        TRY(ms_gpt_refresh_param(g, i));
 done:
     return st;
+}
+
+musec_status ms_gpt_refresh_param(ms_gpt *g, size_t index)
+{
+    const ms_gpt_tensor *p = &g->params[index];
+    return p->copy.data == NULL ? MUSEC_OK : g->d->ops->copy(g->d, p->weight, p->copy);
+}
+
+/* The head comes last in the list, and first backward, unless it is the embedding too. */
+size_t ms_gpt_backward_order(const ms_gpt *g, size_t i)
+{
+    const size_t last = g->n_params - 1;
+    if (!g->cfg.tied) return last - i;
+    return i < last ? last - 1 - i : last;
 }
 
 musec_status ms_gpt_tie(ms_gpt *g)

@@ -23,6 +23,7 @@ struct ms_gpt {
     ms_gpt_acts    now;       /* the same memory, for the tokens of the current pass */
     ms_gpt_tensor *params;
     size_t         n_params;
+    size_t         layer_params;  /* of a layer; 0: others lie between the embedding and the head */
     int64_t        tokens;        /* since the last ms_gpt_take */
     int64_t        docs, longest; /* documents of the current pass, tokens of the longest */
     int            n_windows;     /* that the angles have gone through by YaRN, */
@@ -43,9 +44,14 @@ ms_attn  ms_attn_of(const ms_gpt *g, const ms_gpt_pass *pass, int64_t layer);
 ms_unary ms_activation_of(const ms_gpt *g);
 ms_mat   ms_act_of(const ms_gpt *g, int64_t layer);
 bool     ms_is_stopped(const ms_gpt_pass *pass);
-bool     ms_is_long(const ms_gpt *g, int64_t layer);
-ms_mat   ms_attn_source(const ms_gpt *g, int64_t layer);
-ms_mat   ms_output_of(const ms_gpt *g, int64_t layer); /* the input of the one after it */
+
+/* Tell the caller (ms_gpt_pass) that the gradients of this and later layers are complete, or that
+ * the weights of earlier ones are about to be read. */
+musec_status ms_have_grads(const ms_gpt *g, const ms_gpt_pass *pass, int64_t layer);
+musec_status ms_want_weights(const ms_gpt *g, const ms_gpt_pass *pass, int64_t layer);
+bool         ms_is_long(const ms_gpt *g, int64_t layer);
+ms_mat       ms_attn_source(const ms_gpt *g, int64_t layer);
+ms_mat       ms_output_of(const ms_gpt *g, int64_t layer); /* the input of the one after it */
 /* to (1, n) <- beta to + alpha times the sums of the columns of x, in the accumulator dtype */
 musec_status ms_sum_rows(ms_gpt *g, double alpha, ms_mat x, double beta, ms_mat to);
 /* out <- z + x w^T */

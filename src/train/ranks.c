@@ -5,12 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/async.h"
 #include "core/clock.h"
 #include "core/json_file.h"
 #include "core/sha256.h"
 #include "core/size.h"
 #include "optim/optim.h"
+#include "train/sums.h"
 #include "train/trainer.h"
+
+enum { BUCKETS = 16 }; /* of the gradients that a rank sends in a round, and of all weights */
 
 /* ---- dealing --------------------------------------------------------------------------------- */
 
@@ -210,7 +214,7 @@ done:
 
 musec_status ms_train_deal(ms_error *e, ms_train *t, int **out)
 {
-    ms_comm     *c     = ms_comm_of(&t->setup);
+    ms_comm     *c     = ms_owners_of(t);
     const size_t n     = ms_gpt_n_params(t->gpt);
     double      *cost  = NULL;
     int         *kind  = NULL;
@@ -263,43 +267,166 @@ static void add_piece(ms_train *t, const ms_gpt_tensor *p, int64_t first, int64_
     t->grad_pieces[t->n_pieces++] = piece;
 }
 
-musec_status ms_train_pieces(ms_error *e, ms_train *t)
+/* Bytes of a bucket: a sixteenth of what a rank sends in a round, not tiny, and so little that
+ * several may come in at a time.  Where nothing goes on meanwhile, as much as may come in. */
+static int64_t choose_bucket(const ms_train *t, int size)
 {
-    ms_comm     *c        = ms_comm_of(&t->setup);
-    const size_t n        = ms_gpt_n_params(t->gpt);
-    size_t       capacity = 0;
+    const int64_t least = (int64_t)64 << 10, most = (int64_t)8 << 20;
+    int64_t       all = 0;
+    for (size_t i = 0; i < t->n_pieces; i++)
+        all += t->grad_pieces[i].n * (int64_t)ms_dtype_bytes(t->grad_pieces[i].dtype);
+    if (ms_comm_is_apart(t->ctx)) return t->cfg.deterministic ? MS_SUMS_INBOX : INT64_MAX / size;
+    return ms_max_i64(least, ms_min_i64(most, all / size * (size - 1) / BUCKETS));
+}
 
-    if (!ms_size_mul(n, (size_t)c->size, &capacity))
-        return ms_no_memory(e, "the pieces of all ranks");
+static musec_status take_lists(ms_error *e, ms_train *t, size_t n, int size)
+{
+    size_t capacity = 0;
+    if (!ms_size_mul(n, (size_t)size, &capacity)) return ms_no_memory(e, "the pieces of all ranks");
     t->weight_pieces = calloc(capacity + 1, sizeof *t->weight_pieces);
     t->grad_pieces   = calloc(capacity + 1, sizeof *t->grad_pieces);
-    if (t->weight_pieces == NULL || t->grad_pieces == NULL)
-        return ms_no_memory(e, "the pieces of all ranks");
+    t->pieces_before = calloc(n + 1, sizeof *t->pieces_before);
+    t->tickets       = calloc(n, sizeof *t->tickets);
+    return t->weight_pieces != NULL && t->grad_pieces != NULL && t->pieces_before != NULL &&
+                   t->tickets != NULL
+               ? MUSEC_OK
+               : ms_no_memory(e, "the pieces of all ranks");
+}
+
+static void reverse(ms_comm_piece *list, size_t n)
+{
+    for (size_t i = 0; i < n / 2; i++) {
+        const ms_comm_piece one = list[i];
+        list[i]                 = list[n - 1 - i];
+        list[n - 1 - i]         = one;
+    }
+}
+
+musec_status ms_train_pieces(ms_error *e, ms_train *t)
+{
+    ms_comm     *c = ms_owners_of(t);
+    const size_t n = ms_gpt_n_params(t->gpt);
+    musec_status st;
+
+    TRY(take_lists(e, t, n, c->size));
     if (c->size == 1) { /* no weights go anywhere, and gradients are one row */
         const ms_mat all              = ms_gpt_grads(t->gpt);
         t->grad_pieces[t->n_pieces++] = (ms_comm_piece){ all.data, all.cols, all.dtype, 0 };
-        return MUSEC_OK;
     }
-    for (size_t i = n; i-- > 0;) { /* the head comes last in the list, and first backward */
-        const ms_gpt_tensor *p    = ms_gpt_param(t->gpt, i);
-        const int64_t        rows = p->weight.rows;
-        if (t->owner[i] != MS_SPLIT) add_piece(t, p, 0, rows, t->owner[i]);
-        for (int r = 0; t->owner[i] == MS_SPLIT && r < c->size; r++) {
+    for (size_t i = 0; c->size > 1 && i < n; i++) {
+        const size_t         index = ms_gpt_backward_order(t->gpt, i);
+        const ms_gpt_tensor *p     = ms_gpt_param(t->gpt, index);
+        const int64_t        rows  = p->weight.rows;
+        const int            owner = t->owner[index];
+        if (owner != MS_SPLIT) add_piece(t, p, 0, rows, owner);
+        for (int r = 0; owner == MS_SPLIT && r < c->size; r++) {
             const int64_t first = ms_share_first(rows, r, c->size);
             add_piece(t, p, first, ms_share_first(rows, r + 1, c->size) - first, r);
         }
+        t->pieces_before[i + 1] = t->n_pieces;
     }
-    return MUSEC_OK;
+    if (c->size > 1) reverse(t->weight_pieces, t->n_pieces);
+    t->bucket = choose_bucket(t, c->size);
+done:
+    return st;
 }
 
-musec_status ms_train_gather_weights(ms_error *e, ms_train *t)
+/* ---- weights --------------------------------------------------------------------------------- */
+
+/* Begins to send the weights of numbers `first` to end - 1 in the backward order. */
+static musec_status send_weights(ms_error *e, ms_train *t, size_t first, size_t end)
 {
-    ms_comm     *c  = ms_comm_of(&t->setup);
+    ms_comm             *c    = ms_owners_of(t);
+    const size_t         left = t->pieces_before[first], right = t->pieces_before[end];
+    const ms_comm_piece *list = t->weight_pieces + (t->n_pieces - right);
+    int64_t              ticket;
+    musec_status         st;
+
+    TRY(ms_comm_check(e, c, ms_async_gather(t->async, list, right - left, &ticket)));
+    for (size_t i = first; i < end; i++)
+        t->tickets[i] = ticket;
+done:
+    return st;
+}
+
+static int64_t weight_bytes(const ms_train *t, size_t number)
+{
+    const ms_mat w = ms_gpt_param(t->gpt, ms_gpt_backward_order(t->gpt, number))->weight;
+    return w.rows * w.cols * (int64_t)ms_dtype_bytes(w.dtype);
+}
+
+musec_status ms_train_begin_weights(ms_error *e, ms_train *t)
+{
+    const size_t n   = ms_gpt_n_params(t->gpt);
+    int64_t      all = 0, bytes = 0;
     musec_status st = MUSEC_OK;
 
-    if (c->size == 1) return MUSEC_OK;
-    TRY(ms_comm_check(e, c, c->ops->gather(c, t->ctx, t->weight_pieces, t->n_pieces)));
-    TRY(ms_train_check(e, t->ctx, ms_gpt_refresh(t->gpt)));
+    if (!t->weights_stale) return MUSEC_OK;
+    t->weights_stale = false;
+    t->weights_here  = n;
+    for (size_t i = 0; i < n; i++)
+        all += weight_bytes(t, i);
+    const int64_t most = ms_async_overlaps(t->async) ? ms_max_i64(t->bucket, all / BUCKETS) : all;
+    for (size_t end = n, first = n; first-- > 0;) {
+        bytes += weight_bytes(t, first);
+        if (first > 0 && bytes + weight_bytes(t, first - 1) <= most) continue;
+        TRY(send_weights(e, t, first, end));
+        end   = first;
+        bytes = 0;
+    }
+    if (!ms_async_overlaps(t->async)) TRY(ms_train_want_weights(e, t, 0));
+done:
+    return st;
+}
+
+musec_status ms_train_want_weights(ms_error *e, ms_train *t, size_t n)
+{
+    ms_comm     *c  = ms_owners_of(t);
+    musec_status st = MUSEC_OK;
+
+    for (; t->weights_here > n; t->weights_here--) {
+        const size_t i = t->weights_here - 1;
+        TRY(ms_comm_check(e, c, ms_async_wait(t->async, t->tickets[i])));
+        TRY(ms_train_check(e, t->ctx,
+                           ms_gpt_refresh_param(t->gpt, ms_gpt_backward_order(t->gpt, i))));
+    }
+done:
+    return st;
+}
+
+musec_status ms_train_finish_weights(ms_error *e, ms_train *t)
+{
+    musec_status st;
+    TRY(ms_train_begin_weights(e, t));
+    TRY(ms_train_want_weights(e, t, 0));
+done:
+    return st;
+}
+
+/* ---- replicas -------------------------------------------------------------------------------- */
+
+musec_status ms_train_choose_replicas(ms_error *e, ms_train *t)
+{
+    ms_comm     *c   = ms_comm_of(&t->setup);
+    const int    n   = t->setup.replicas;
+    const bool   any = n == 0;
+    ms_comm     *group;
+    musec_status st = MUSEC_OK;
+
+    if (n == 1 || (any && (c->size == 1 || t->cfg.deterministic || t->nccl != NULL)))
+        return MUSEC_OK;
+    if (t->cfg.deterministic)
+        return ms_fail(e, MUSEC_EINVAL,
+                       "--replicas %d needs --deterministic no: sums in the order of micro-batches "
+                       "have one owner",
+                       n);
+    if (t->nccl != NULL)
+        return ms_fail(e, MUSEC_ENOTSUP,
+                       "--replicas %d is for --comm mpi and tcp: NCCL's sums know of machines by "
+                       "themselves",
+                       n);
+    TRY(ms_comm_add_replicas(e, c, n, &group));
+    if (group != c) t->group = group;
 done:
     return st;
 }
@@ -368,15 +495,19 @@ musec_status ms_train_describe_ranks(ms_error *e, ms_train *t, char *text, size_
     const char  *note      = t->nccl_note.text;
     double       sum       = 0.0, max;
     int64_t      least     = INT64_MAX;
-    char         idle[128] = "";
-    musec_status st        = MUSEC_OK;
+    char         idle[128] = "", groups[64] = "";
+    ms_comm     *owners = ms_owners_of(t);
+    int          mine   = 0;
+    musec_status st     = MUSEC_OK;
 
     text[0] = '\0';
     if (c->size == 1) return MUSEC_OK;
     TRY(ms_train_check(e, t->ctx, musec_optim_workspace(t->optim, NULL, &state)));
     sum = max = (double)state;
-    TRY(ms_comm_check(e, c, c->ops->all_reduce(c, MS_COMM_SUM, &sum, 1)));
-    TRY(ms_comm_check(e, c, c->ops->all_reduce(c, MS_COMM_MAX, &max, 1)));
+    TRY(ms_comm_check(e, owners, owners->ops->all_reduce(owners, MS_COMM_SUM, &sum, 1)));
+    TRY(ms_comm_check(e, owners, owners->ops->all_reduce(owners, MS_COMM_MAX, &max, 1)));
+    if (owners != c)
+        snprintf(groups, sizeof groups, " in %d replicas", ms_comm_replicas(owners, &mine));
     for (int i = 0; i < t->schedule.n_stages; i++)
         least = ms_min_i64(least, t->schedule.stage[i].micro_batches);
     if (least < c->size)
@@ -385,9 +516,9 @@ musec_status ms_train_describe_ranks(ms_error *e, ms_train *t, char *text, size_
                  (long long)(c->size - least), (long long)least);
     snprintf(
         text, bytes,
-        "ranks: %d by %s%s%.100s%s; the busiest has %.2f of the mean of matrix work and %.2f of "
+        "ranks: %d by %s%s%s%.100s%s; the busiest has %.2f of the mean of matrix work and %.2f of "
         "the optimizer's state%s",
-        c->size, c->ops->name, note[0] != '\0' ? " (NCCL is not used: " : "", note,
+        c->size, c->ops->name, groups, note[0] != '\0' ? " (NCCL is not used: " : "", note,
         note[0] != '\0' ? ")" : "", t->mean_work > 0.0 ? t->busiest / t->mean_work : 1.0,
         sum > 0.0 ? max / sum : 0.0, idle);
 done:

@@ -26,8 +26,9 @@ struct ms_train {
     ms_train_config cfg;
     ms_schedule     schedule;
     musec_ctx      *ctx;
-    struct ms_comm *nccl;                          /* setup.comm, where this run made it; or NULL */
-    ms_error        nccl_note;                     /* why several ranks with GPUs do not use NCCL */
+    struct ms_comm *nccl;      /* setup.comm, where this run made it; or NULL */
+    struct ms_comm *group;     /* of replicas (ranks.h), where this run made it; or NULL */
+    ms_error        nccl_note; /* why several ranks with GPUs do not use NCCL */
     char            wanted[MS_TRAIN_DEVICE_NAME];  /* the device that was asked for */
     char            device_note[sizeof(ms_error)]; /* why no better device is used, or "" */
     ms_memory       memory;                        /* of the device, before the model was made */
@@ -43,6 +44,12 @@ struct ms_train {
     int                  *owner;
     struct ms_comm_piece *weight_pieces, *grad_pieces;
     size_t                n_pieces;
+    size_t               *pieces_before; /* by number in the backward order, and at its end */
+    int64_t               bucket;        /* bytes that go together, where pieces are no larger */
+    struct ms_async      *async;
+    int64_t              *tickets;            /* of the weights, by number in the backward order */
+    size_t                weights_here;       /* from this number on: those after the last step */
+    bool                  weights_stale;      /* nobody has sent them yet */
     double                busiest, mean_work; /* matrix work as dealt: milliseconds of a step */
     ms_mixture           *train, *val;
     ms_runlog            *runlog;
