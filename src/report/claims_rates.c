@@ -96,10 +96,10 @@ typedef struct usable {
 
 static bool find_usable(ms_evidence *ev, int m, usable *out)
 {
-    const ms_compare *c     = ev->c;
-    const double      bound = ev->claim->bound[0];
-    const ms_setting *best  = best_setting(ev, m);
-    const ms_setting *at[MAX_RATES];
+    const ms_compare *c             = ev->c;
+    const double      bound         = ev->claim->bound[0];
+    const ms_setting *best          = best_setting(ev, m);
+    const ms_setting *at[MAX_RATES] = { NULL };
     size_t            n = 0, low = 0, high;
 
     if (!isfinite(ms_mean_loss(best))) return false;
@@ -113,6 +113,7 @@ static bool find_usable(ms_evidence *ev, int m, usable *out)
         (void)ms_loss_of(ev, s);
         at[n++] = s;
     }
+    if (n == 0) return false; /* its best is at a rate of 0, or stalled */
     high               = low;
     const double least = ms_loss_at(ev, best);
     while (low > 0 && ms_above(ms_loss_at(ev, at[low - 1]), least) <= bound)

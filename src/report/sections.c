@@ -6,6 +6,35 @@
 #include "core/names.h"
 #include "report/section_plots.h"
 
+/* What the paper's text says of its figures, in our words, to stand beside what the runs give. */
+static const struct {
+    const char *id, *said;
+} paper[] = {
+    { "loss-lr",
+      "In the paper (11 x 768 to 16 x 2048, rates from 0.01 to 0.8): at small rates all methods "
+      "reach about the same loss; at the largest one Muon fails at every size, MuonClip at the two "
+      "smaller ones, and Soft Musec and SPECTRA stay stable.  It prints no losses." },
+    { "dynamics",
+      "In the paper (16 x 1024, rate 0.2): near step 400, where the rate rises by 52 % and the "
+      "batch doubles, every loss jumps; Soft Musec and SPECTRA recover quickly, Muon slowly and to "
+      "a higher loss." },
+    { "weight-norm",
+      "In the paper (16 x 1024, rate 0.2): Muon's norms reach 300 to 400 in QK, VO and MLP, those "
+      "of Soft Musec and SPECTRA stay below 10." },
+    { "effective-rank",
+      "In the paper (16 x 1024, rate 0.5): nearly full with Muon and MuonClip, much lower with "
+      "SPECTRA, and with Soft Musec lowest late in training." },
+    { "step-time", "In the paper, ms a step: 1021 to 1049 at 11 x 768, 2550 to 2692 at 16 x 1024, "
+                   "15645 to 15977 "
+                   "at 16 x 2048, with MuonClip the slowest." },
+    { "threshold",
+      "In the paper (16 x 1024): at the rates 0.1 and 0.2 thresholds from 0.05 to 1 end alike; at "
+      "0.5 0.05 and 0.25 are smooth, 0.75 and 1 have spikes late, and all of them converge." },
+    { "ns-iters",
+      "In the paper (16 x 1024, D = 0.05): the number of iterations hardly matters, more are "
+      "slightly better, and three do most of it." },
+};
+
 static const ms_section_kind kinds[] = {
     { "loss-lr", "Loss against learning rate", "Figures 1, 4 and 5 of the paper",
       "Needs finished runs of one method at two learning rates or more.", ms_build_loss_lr },
@@ -94,6 +123,12 @@ static const char *why_left_out(const ms_section_kind *kind, const ms_report_opt
     return times ? "Times are left out (--omit-times)." : kind->needs;
 }
 
+static void note_paper(ms_section_builder *b)
+{
+    for (size_t i = 0; i < COUNT(paper); i++)
+        if (strcmp(paper[i].id, b->kind->id) == 0) ms_build_text(b, "%s", paper[i].said);
+}
+
 musec_status ms_sections_build(ms_error *e, const ms_compare *c, const ms_report_options *options,
                                ms_page *page)
 {
@@ -112,6 +147,7 @@ musec_status ms_sections_build(ms_error *e, const ms_compare *c, const ms_report
         ms_section_builder b = { .c = c, .options = options, .page = page, .kind = &kinds[i] };
         if (!is_wanted(options, kinds[i].id)) continue;
         kinds[i].build(&b);
+        if (b.section != NULL) note_paper(&b);
         if (b.section == NULL && options->only != NULL)
             ms_build_text(&b, "Left out: these runs do not allow it. %s",
                           why_left_out(&kinds[i], options));

@@ -80,15 +80,17 @@ static const char *const small_full[] = {
     NULL,
 };
 
+static const char between_stages[] =
+    "stages=33% batch=32768 window=128/384 lr=1;"
+    " 33% batch=65536 window=384/896 lr=1.52; rest batch=65536 window=640/896 lr=1.73";
+
 /* Between nano and small: for comparisons of optimizers that take seconds on a GPU. */
 #define BETWEEN                                                                             \
     OF_THE_PAPER, "rope_pairs=adjacent", "init_qkv=0.5", "init_out=0.5", "lr=0.023",        \
         "threshold=0.1", "aux_lr=0.008", "aux_beta1=0.5", "aux_eps=1e-10", "doc_rest=keep", \
         "steps=240", "extension=2", "batch=32768", "micro_batches=1", "max_doc=896",        \
         "momentum_warmup=50", "momentum_cooldown=10", "cooldown=0.6", "cooldown_to=0.15",   \
-        "val_every=60", "val_tokens=262144",                                                \
-        "stages=33% batch=32768 window=128/384 lr=1;"                                       \
-        " 33% batch=65536 window=384/896 lr=1.52; rest batch=65536 window=640/896 lr=1.73"
+        "val_every=60", "val_tokens=262144", between_stages
 
 static const char *const mini[] = { BETWEEN,    "layers=6",        "width=384", "heads=3",
                                     "mlp=1536", "long_layers=2,5", NULL };

@@ -130,15 +130,13 @@ untimed_runs long >calm.log
 # stop.py MUSEC OUT WHOM SIGNAL: starts the sweep, sends the signal when a run is in its middle
 # and another has ended, and prints how the sweep ended.
 cat >stop.py <<'P'
-import glob, json, os, signal, subprocess, sys, time
+import glob, json, os, shutil, signal, subprocess, sys, time
 musec, out, whom, name, *more = sys.argv[1:]
 steps = json.load(open("longer.json"))["set"]["steps"]
-job = subprocess.Popen([musec, "sweep", "longer.json", "--out", out, "--jobs", "2", *more],
-                       start_new_session=True, stdout=subprocess.DEVNULL, stderr=open(out + ".err", "w"))
 def is_in_middle(pid):
     with open(os.path.dirname(os.readlink(f"/proc/{pid}/fd/1")) + "/log.jsonl") as log: # output.txt is beside it
         return steps / 8 < sum(1 for _ in log) < steps * 5 / 8
-def middle():
+def middle(job):
     """A run of ours that is in its middle and was stopped there, however slow we are; or None."""
     for pid in open(f"/proc/{job.pid}/task/{job.pid}/children").read().split():
         try:
@@ -150,9 +148,13 @@ def middle():
         except (OSError, ValueError):
             pass
 target = None
-while job.poll() is None and target is None:
-    if glob.glob(out + "/*/summary.json"): target = middle()
-    time.sleep(0.005)
+while target is None: # on a busy machine all runs may end before one is caught
+    shutil.rmtree(out, ignore_errors=True)
+    job = subprocess.Popen([musec, "sweep", "longer.json", "--out", out, "--jobs", "2", *more],
+                           start_new_session=True, stdout=subprocess.DEVNULL, stderr=open(out + ".err", "w"))
+    while job.poll() is None and target is None:
+        if glob.glob(out + "/*/summary.json"): target = middle(job)
+        time.sleep(0.005)
 if whom == "group": os.killpg(job.pid, getattr(signal, name))
 else: os.kill(target if whom == "run" else job.pid, getattr(signal, name))
 os.kill(target, signal.SIGCONT)
