@@ -62,11 +62,22 @@ static void put_help(const char *help, FILE *to)
     fputs(".\n", to);
 }
 
+/* The choices of an option; a line may end behind each. */
+static void put_meta(const char *meta, FILE *to)
+{
+    fputs(" \" ", to);
+    for (const char *c = meta; *c != '\0'; c++) {
+        fputc(*c, to);
+        if (*c == '|') fputs("\\:", to);
+    }
+    fputc('"', to);
+}
+
 static void put_option(const ms_option *option, FILE *to)
 {
     fprintf(to, ".TP\n.B%s \\-\\-", option->meta != NULL ? "I" : "");
     put_text(option->name, strlen(option->name), to);
-    if (option->meta != NULL) fprintf(to, " \" %s\"", option->meta);
+    if (option->meta != NULL) put_meta(option->meta, to);
     fputc('\n', to);
     put_help(option->help, to);
 }

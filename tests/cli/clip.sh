@@ -34,7 +34,7 @@ succeeds clip d8.npy out.npy --op paper7 --threshold 2
 holds out.npy f8 4e-6 "$(numbers ssc.npy f8 4)"
 succeeds clip d8.npy out.npy --op ssc --threshold 2 --iters 30
 holds out.npy f8 1e-12 '1.6641005886756874 0 0 0.8944271909999159'
-for coeffs in keller polar-express; do
+for coeffs in keller polar-express cans you turbo cubic; do
     succeeds clip d8.npy out.npy --op ns5 --coeffs "$coeffs"
     holds out.npy f8 0.35 '1 0 0 1' # Keller's steps end anywhere in 0.68 to 1.13
 done

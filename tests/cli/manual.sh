@@ -13,7 +13,7 @@ of_help() {
 of_page() {
     awk -v name="$1" '
         /^\.S[SH]/ {on = $2 == "\"musec" && ($3 == name || $3 == name "\"")}
-        on && /^\.BI? \\-\\-/ {gsub(/\\-/, "-"); gsub(/"/, ""); print $2 ($3 == "" ? "" : " " $3)}' "$page"
+        on && /^\.BI? \\-\\-/ {gsub(/\\-/, "-"); gsub(/\\:/, ""); gsub(/"/, ""); print $2 ($3 == "" ? "" : " " $3)}' "$page"
 }
 names() { cut -d' ' -f1 | sort; }
 same() { # same WHAT A B: two texts agree
