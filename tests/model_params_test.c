@@ -36,6 +36,8 @@ static musec_role role_of(const char *name)
         const char *end;
         musec_role  role;
     } roles[] = {
+        { "alpha", MUSEC_ROLE_VECTOR },   { ".bigram", MUSEC_ROLE_VECTOR },
+        { "mudd.", MUSEC_ROLE_VECTOR },   { "bigram", MUSEC_ROLE_EMBED },
         { "_gate", MUSEC_ROLE_VECTOR },   { "attn.gate", MUSEC_ROLE_VECTOR },
         { "scales", MUSEC_ROLE_VECTOR },  { "mix", MUSEC_ROLE_VECTOR },
         { "skip", MUSEC_ROLE_VECTOR },    { "smear", MUSEC_ROLE_VECTOR },
@@ -102,6 +104,7 @@ TEST_EACH_DEVICE(parameters_have_their_roles_shapes_and_own_memory, dev)
         check_list(dev, &cfg);
     }
     check_list(dev, &gpt_parts);
+    check_list(dev, &gpt_small);
 }
 
 /* ---- initial values -------------------------------------------------------------------------- */
@@ -190,6 +193,23 @@ TEST_EACH_DEVICE(parts_start_as_configured, dev)
     r               = started(dev, &cfg, MUSEC_F32, 5);
     check_drawn(&r, "value.0", 0.0, false);
     gpt_rig_free(&r);
+}
+
+TEST_EACH_DEVICE(parts_of_small_start_as_configured, dev)
+{
+    const double r     = gpt_small.init_residual;
+    const double m[14] = { 0, 0, 0, 0, 0, 0, 20.0, 20.0, 10.0 * r, 10.0, 0, 0.5, 10.0 * r, 10.0 };
+    gpt_rig      g     = started(dev, &gpt_small, MUSEC_F32, 5);
+    check_scalars(&g, "layer.1.attn.mix", (const double[]){ r, 1.0, 0.0 }, 3);
+    check_scalars(&g, "layer.2.mlp.mix", (const double[]){ r, 1.0 }, 2);
+    check_scalars(&g, "layer.0.bigram", (const double[]){ 0.05 }, 1);
+    check_scalars(&g, "layer.3.bigram", (const double[]){ 0.05 }, 1);
+    check_scalars(&g, "layer.1.attn.alpha", (const double[]){ 0.0, 0.0, 0.0, 0.0 }, 4);
+    check_scalars(&g, "mudd.0.bias", m, 14);
+    check_scalars(&g, "mudd.1.bias", (const double[]){ 0.0, -5.0, 0.0, 0.0, 0.0 }, 5);
+    check_drawn(&g, "bigram", 0.0, false);
+    check_drawn(&g, "mudd.0.down", 0.0, false);
+    gpt_rig_free(&g);
 }
 
 static bool same_start(gpt_rig *a, gpt_rig *b, const char *name)

@@ -22,7 +22,7 @@
 #include "train/train.h"
 
 enum {
-    MAX_SETTINGS  = 160,
+    MAX_SETTINGS  = 256,
     MAX_GROUPS    = 16,
     VALUE_MAX     = 256,
     LINE_EVERY_MS = 5000,

@@ -98,7 +98,7 @@ done:
 
 /* ---- mixes after attention and MLP ----------------------------------------------------------- */
 
-/* Coefficient `which` of a layer's mix: a scalar, or a column of the dynamic ones from `first` on. */
+/* Coefficient `which` of a layer's mix: a scalar, or a column of the dynamic ones from `first`. */
 static ms_mat mix_coef(const ms_gpt *g, int64_t layer, ms_mat scalars, int64_t first, int64_t which)
 {
     return ms_gpt_is_dynamic(&g->cfg, layer) ? column(g->now.mudd[0].coef, first + which)

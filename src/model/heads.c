@@ -4,7 +4,8 @@
  * Paired heads: of 2n heads, row 2t + u of a sequence twice as long holds, in its n places, heads
  * u n .. u n + n - 1 of token t.  Attention in it, with its window and documents counted in those
  * rows, lets a head see its partner's keys.  A dense (T, a) matrix is that sequence as it lies, so
- * q, k, v and y of such a layer are dense: q and k share the memory of the fused ones, v has a copy.
+ * q, k, v and y of such a layer are dense: q and k share the memory of the fused ones, v has a
+ * copy.
  * Head h of token t has the rotary position 2t + (h mod 2). */
 #include "model/pass.h"
 

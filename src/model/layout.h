@@ -93,7 +93,8 @@ typedef struct ms_gpt_acts {
 
 int64_t ms_gpt_rope_pairs(const ms_gpt_config *cfg);
 
-/* The cosines and sines of the rotary positions, one per row, after YaRN went through the windows.  *growth: what it multiplies attention's scale by. */
+/* The cosines and sines of the rotary positions, one per row, after YaRN went through the windows.
+ * *growth: what it multiplies attention's scale by. */
 musec_status ms_gpt_upload_angles(ms_device *d, const ms_gpt_config *cfg, int n_windows,
                                   const int64_t *windows, const ms_gpt_acts *acts, double *growth);
 /* Is the output of a layer read by others than the next? */

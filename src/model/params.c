@@ -132,10 +132,22 @@ musec_status ms_gpt_draw(ms_device *d, const ms_gpt_config *cfg, const ms_gpt_te
         double      value;
     } scalars[] = {
         { "mix", 0, cfg->init_residual },
+        { "attn.mix", 1, 1.0 },
+        { "mlp.mix", 1, 1.0 },
         { "attn.scales", 0, 0.5 },
         { "attn.scales", 1, 1.0 },
         { "skip", 0, -1.5 },
         { "backout", 0, 0.5 },
+        { "bigram", 0, 0.05 },
+        /* ten times the coefficients (dynamic.c): those of other layers, and a backout of 0.5 */
+        { "mudd.0.bias", 6, 20.0 },
+        { "mudd.0.bias", 7, 20.0 },
+        { "mudd.0.bias", 8, 10.0 * cfg->init_residual },
+        { "mudd.0.bias", 9, 10.0 },
+        { "mudd.0.bias", 11, 0.5 },
+        { "mudd.0.bias", 12, 10.0 * cfg->init_residual },
+        { "mudd.0.bias", 13, 10.0 },
+        { "mudd.1.bias", 1, -5.0 },
     };
     musec_status st = MUSEC_OK;
 

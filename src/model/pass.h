@@ -95,8 +95,8 @@ musec_status ms_rope_forward(ms_gpt *g, int64_t layer);
 musec_status ms_rope_backward(ms_gpt *g, int64_t layer);
 musec_status ms_attend(ms_gpt *g, const ms_gpt_pass *pass, int64_t layer, ms_vec max_logit);
 musec_status ms_attend_backward(ms_gpt *g, const ms_gpt_pass *pass, int64_t layer);
-/* y without the share of v; also of the backward pass.  Its gradient takes the place of dy, and that
- * of v is kept in dve until ms_exclude_add adds it to that of attention. */
+/* y without the share of v; also of the backward pass.  Its gradient takes the place of dy, and
+ * that of v is kept in dve until ms_exclude_add adds it to that of attention. */
 musec_status ms_exclude(ms_gpt *g, int64_t layer, ms_mat *y);
 musec_status ms_exclude_backward(ms_gpt *g, int64_t layer);
 musec_status ms_exclude_add(ms_gpt *g, int64_t layer);

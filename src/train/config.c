@@ -56,7 +56,7 @@ bool ms_train_field_at(size_t index, ms_train_field *out)
     return out->name != NULL;
 }
 
-enum { MAX_NAMES = 160 };
+enum { MAX_NAMES = 256 };
 
 static const char *field_name(size_t index, const char **unused)
 {

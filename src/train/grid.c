@@ -17,7 +17,7 @@
 #include "optim/optim.h"
 #include "train/schedule.h"
 
-enum { MAX_AXES = 128, NAME_DIGITS = 12 };
+enum { MAX_AXES = 256, NAME_DIGITS = 12 };
 
 static const char rows_key[] = "rows";
 

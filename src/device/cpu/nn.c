@@ -498,6 +498,20 @@ static musec_status cpu_blend(ms_device *d, const ms_blend_term *terms, int n, m
     return each_rows(d, out, blend_rows, &(call){ .out = out, .terms = terms, .n_terms = n });
 }
 
+static void put_scaled(int64_t n, float by, const float *x, float *out)
+{
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++)
+        out[j] = by * x[j];
+}
+
+static void add_scaled(int64_t n, float by, const float *x, float *out)
+{
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++)
+        out[j] += by * x[j];
+}
+
 static void blend_grad_rows(const call *c, int64_t first, int64_t last)
 {
     const ms_mat dout = c->dout;
@@ -511,14 +525,7 @@ static void blend_grad_rows(const call *c, int64_t first, int64_t last)
                 row_of(g->dcoef, 0, i)[b] = (float)dot(dout.cols, in, row_of(c->terms[k].x, b, i));
             if (g->dx.data == NULL) continue;
             float *o = row_of(g->dx, b, i);
-            if (g->adds)
-#pragma omp simd
-                for (int64_t j = 0; j < dout.cols; j++)
-                    o[j] += by * in[j];
-            else
-#pragma omp simd
-                for (int64_t j = 0; j < dout.cols; j++)
-                    o[j] = by * in[j];
+            (g->adds ? add_scaled : put_scaled)(dout.cols, by, in, o);
         }
 }
 

@@ -1,7 +1,7 @@
 /* exclude.cu - takes a share of a direction out of rows, and its gradient.
  *
- * A row has some or all lanes of a warp.  Its inner products come first; the second pass over the row
- * finds it in the cache. */
+ * A row has some or all lanes of a warp.  Its inner products come first; the second pass over the
+ * row finds it in the cache. */
 #include "device/cuda/row.cuh"
 
 static __device__ inline float  tanh_of(float x) { return tanhf(x); }
