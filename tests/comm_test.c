@@ -10,23 +10,7 @@
 #include <stdlib.h>
 
 #include "check.h"
-
-static ms_comm *comm; /* of this process, for all tests */
-
-static int open_comm(void **state)
-{
-    ms_error e = { "" };
-    (void)state;
-    CHECK_OK_ERR(&e, ms_comm_open(&e, &(ms_comm_setup){ .kind = "auto" }, &comm));
-    return 0;
-}
-
-static int close_comm(void **state)
-{
-    (void)state;
-    ms_comm_close(comm);
-    return 0;
-}
+#include "comm_rig.h"
 
 TEST_GROUP(open_comm, close_comm)
 

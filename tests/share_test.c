@@ -8,25 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "comm_rig.h"
 #include "optim/optim.h"
 #include "scratch.h"
-
-static ms_comm *comm;
-
-static int open_comm(void **state)
-{
-    ms_error e = { "" };
-    (void)state;
-    CHECK_OK_ERR(&e, ms_comm_open(&e, &(ms_comm_setup){ .kind = "auto" }, &comm));
-    return 0;
-}
-
-static int close_comm(void **state)
-{
-    (void)state;
-    ms_comm_close(comm);
-    return 0;
-}
 
 TEST_GROUP(open_comm, close_comm)
 

@@ -494,6 +494,8 @@ static musec_status run(ms_error *e, const struct args *a, const ms_train_config
     }
 done:
     ms_log_end(&log);
+    /* of several ranks: while what they may be sending is still there */
+    if (st != MUSEC_OK) ms_comm_abort(comm, e->text);
     ms_train_close(t);
     return st;
 }

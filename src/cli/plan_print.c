@@ -84,16 +84,19 @@ static musec_status print_messages(ms_error *e, const ms_scaling_plan *p, FILE *
 {
     ms_table t = { .align = "rrrrrrrrrr" };
 
-    fprintf(to, "\ncommunication of the busiest rank; gradients by %s, weights by broadcasts\n",
-            p->job.deterministic ? "transfers to their owners" : "reductions");
-    ms_table_row(&t, "ranks\tgradients MiB\tweights MiB\tgradients ms\tweights\tagreements\t"
-                     "latency\tbandwidth\tadding\tstep ms if overlapped");
+    fprintf(to, "\ncommunication of the busiest rank%s; gradients by %s, weights by broadcasts\n",
+            p->job.gpus ? "" : ", most of it while it computes",
+            p->job.deterministic || !p->job.gpus ? "transfers to their owners" : "reductions");
+    ms_table_row(&t,
+                 "ranks\tgradients MiB\tweights MiB\tgradients ms\tweights\tagreements\t"
+                 "latency\tbandwidth\tadding\tstep ms %s",
+                 p->job.gpus ? "if overlapped" : "if it waited");
     for (size_t i = 0; i < p->n_rows; i++) {
         const ms_scaling_row *r = &p->row[i];
         ms_table_row(&t, "%lld\t%.4g\t%.4g\t%.4g\t%.4g\t%.3g\t%.3g\t%.4g\t%.3g\t%.4g",
                      (long long)r->ranks, r->grad_bytes / mib, r->weight_bytes / mib, r->grad_ms,
                      r->weight_ms, r->agree_ms, r->latency_ms, r->bandwidth_ms, r->add_ms,
-                     r->overlapped_ms);
+                     p->job.gpus ? r->overlapped_ms : r->apart_ms);
     }
     return ms_table_finish(e, &t, to);
 }
@@ -200,10 +203,10 @@ static json_t *row_json(const ms_scaling_row *r)
     ms_json_add(&o,
                 "compute_ms=%g read_ms=%g optim_ms=%g largest_matrix_ms=%g gradient_bytes=%g "
                 "weight_bytes=%g gradient_ms=%g weight_ms=%g agreement_ms=%g latency_ms=%g "
-                "bandwidth_ms=%g adding_ms=%g step_ms=%g overlapped_ms=%g",
+                "bandwidth_ms=%g adding_ms=%g step_ms=%g overlapped_ms=%g apart_ms=%g",
                 r->compute_ms, r->read_ms, r->optim_ms, r->largest_ms, r->grad_bytes,
                 r->weight_bytes, r->grad_ms, r->weight_ms, r->agree_ms, r->latency_ms,
-                r->bandwidth_ms, r->add_ms, r->step_ms, r->overlapped_ms);
+                r->bandwidth_ms, r->add_ms, r->step_ms, r->overlapped_ms, r->apart_ms);
     ms_json_add(&o,
                 "weights_bytes=%g activations_bytes=%g state_bytes=%g sums_bytes=%g "
                 "incoming_bytes=%g memory_bytes=%g tokens_s=%g efficiency=%g",

@@ -79,24 +79,38 @@ bool ms_comm_is_well(ms_comm *c, ms_error *why)
 
 /* ---- machines -------------------------------------------------------------------------------- */
 
-enum { NAME = 64 };
+musec_status ms_comm_machines(ms_error *e, ms_comm *c, char **out)
+{
+    char        *names = calloc((size_t)c->size, MS_COMM_MACHINE);
+    char        *mine;
+    musec_status st = MUSEC_OK;
+
+    *out = NULL;
+    if (names == NULL) TRY(ms_no_memory(e, "the names of machines"));
+    mine = names + (ptrdiff_t)c->rank * MS_COMM_MACHINE;
+    if (gethostname(mine, MS_COMM_MACHINE - 1) != 0) mine[0] = '\0';
+    for (int r = 0; r < c->size; r++)
+        TRY(ms_comm_check(
+            e, c,
+            c->ops->broadcast(c, names + (ptrdiff_t)r * MS_COMM_MACHINE, MS_COMM_MACHINE, r)));
+    *out  = names;
+    names = NULL;
+done:
+    free(names);
+    return st;
+}
 
 musec_status ms_comm_local_rank(ms_error *e, ms_comm *c, int *out)
 {
     char        *names = NULL;
-    char        *mine;
-    musec_status st = MUSEC_OK;
+    musec_status st    = MUSEC_OK;
 
     *out = 0;
     if (c->size == 1) return MUSEC_OK;
-    names = calloc((size_t)c->size, NAME);
-    if (names == NULL) TRY(ms_no_memory(e, "the names of machines"));
-    mine = names + (ptrdiff_t)c->rank * NAME;
-    if (gethostname(mine, NAME - 1) != 0) mine[0] = '\0';
-    for (int r = 0; r < c->size; r++) /* on every rank, whatever its launcher says */
-        TRY(ms_comm_check(e, c, c->ops->broadcast(c, names + (ptrdiff_t)r * NAME, NAME, r)));
+    TRY(ms_comm_machines(e, c, &names)); /* on every rank, whatever its launcher says */
     for (int r = 0; r < c->rank; r++)
-        *out += strncmp(names + (ptrdiff_t)r * NAME, mine, NAME) == 0;
+        *out += strncmp(names + (ptrdiff_t)r * MS_COMM_MACHINE,
+                        names + (ptrdiff_t)c->rank * MS_COMM_MACHINE, MS_COMM_MACHINE) == 0;
     if (c->local_rank >= 0) *out = c->local_rank;
 done:
     free(names);

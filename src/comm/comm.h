@@ -9,7 +9,7 @@
  *
  * Every rank calls the same functions in the same order with pieces of the same sizes and owners.
  * A piece lies in memory of the caller and belongs to one rank, its owner.  One thread at a time
- * uses a communicator, except for abort.
+ * uses a communicator, except for abort; calls that go on while the caller computes: async.h.
  *
  * Pieces may lie in the memory of a device, behind whose queued work the call comes.  Calls return
  * when the caller's part is done, or by NCCL when it is queued on the device, before what is queued
@@ -21,6 +21,7 @@
 #define MS_COMM_COMM_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "device/device.h"
@@ -71,10 +72,12 @@ typedef struct ms_comm_health {
 struct ms_comm {
     const ms_comm_ops *ops;
     int                rank, size;
-    int                local_rank; /* as the launcher says it; -1: not known */
-    ms_error           error;      /* of the last call that failed */
-    bool               failed;     /* close waits for no other rank */
-    struct ms_stage   *stage;      /* stage.c: made at its first use */
+    int                local_rank;    /* as the launcher says it; -1: not known */
+    ms_error           error;         /* of the last call that failed */
+    bool               failed;        /* close waits for no other rank */
+    atomic_bool        in_background; /* the call under way should leave the cores to others */
+    ms_comm           *below;         /* of a group of ranks (replicas.c): what it is made of */
+    struct ms_stage   *stage;         /* stage.c: made at its first use */
     pthread_mutex_t    health_lock;
     ms_comm_health     health; /* without a function: nothing is asked */
 };
@@ -122,6 +125,9 @@ ms_comm *ms_comm_self(void);
 /* Frees what the communicator keeps for a device, which is about to be closed. */
 void ms_comm_forget_device(ms_comm *c);
 
+/* The names of the machines of all ranks, MS_COMM_MACHINE bytes each, to be freed. */
+enum { MS_COMM_MACHINE = 64 };
+musec_status ms_comm_machines(ms_error *e, ms_comm *c, char **out);
 /* The number of this rank among those of its machine, by the launcher or by the machines' names. */
 musec_status ms_comm_local_rank(ms_error *e, ms_comm *c, int *out);
 
@@ -130,6 +136,14 @@ musec_status ms_comm_local_rank(ms_error *e, ms_comm *c, int *out);
  * the same answer.  Close it before d and `below`. */
 musec_status ms_comm_add_nccl(ms_error *e, ms_comm *below, ms_device *d, bool insist, ms_comm **out,
                               ms_error *why);
+
+/* A communicator of the ranks of this one's group, of so many groups, or of one for each machine
+ * where `replicas` is 0: its reduce sums over the ranks of all groups, into an owner in each; all
+ * else goes on within the group.  *out is `below` where machines do not have several ranks each,
+ * and as many.  Close it before `below`, which is mpi or tcp. */
+musec_status ms_comm_add_replicas(ms_error *e, ms_comm *below, int replicas, ms_comm **out);
+/* How many groups there are; 1: c is no group of a job. */
+int ms_comm_replicas(const ms_comm *c);
 
 /* Says in words which MPI would be used, "Open MPI v4.1.4, ...", or why there is none (*there is
  * false).  Fails where it is there and cannot be read. */

@@ -4,7 +4,8 @@
  * beside the program, where `make install` puts it, and by the dynamic loader.
  *
  * No call blocks inside MPI: all are begun, and then tested until they are done, with longer and
- * longer pauses, which leaves the cores to other ranks.  A mutex is held for each call, so that MPI
+ * longer pauses, which leaves the cores to other ranks, and to this one where it computes meanwhile
+ * (async.h).  A mutex is held for each call, so that MPI
  * needs to allow no more than calls from one thread at a time, and the thread that watches over the
  * job (below) gets its turn.
  *
@@ -183,7 +184,7 @@ static musec_status finish_calls(mpi_comm *m, calls *all, const char *what)
     for (;;) {
         TRY(test_all(m, all, what, &left));
         if (left == 0) break;
-        if (ms_clock_ms() < spun) {
+        if (!atomic_load(&m->base.in_background) && ms_clock_ms() < spun) {
             (void)sched_yield();
         } else {
             ms_clock_pause_us(us);

@@ -83,18 +83,21 @@ done:
 musec_status ms_comm_sum_by_passing(ms_comm *c, const ms_comm_piece *pieces, size_t n)
 {
     const int64_t others = c->size - 1;
+    int64_t       all    = 0;
     sums         *s      = NULL;
     musec_status  st     = MUSEC_OK;
 
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         if (pieces[i].dtype != MUSEC_F32 && pieces[i].dtype != MUSEC_F64)
             return ms_fail(&c->error, MUSEC_ENOTSUP, "numbers in %s are not summed over ranks",
                            ms_dtype_name(pieces[i].dtype));
+        all += aligned(bytes_of(&pieces[i]));
+    }
     if (others == 0) return MUSEC_OK;
     s = calloc(1, sizeof *s);
     if (s == NULL) return ms_no_memory(&c->error, "the sums of ranks");
     s->c      = c;
-    s->window = ms_max_i64(INCOMING / others / ALIGN * ALIGN, WINDOW);
+    s->window = ms_max_i64(ms_min_i64(INCOMING / others / ALIGN * ALIGN, all), WINDOW);
     s->inbox  = calloc((size_t)others, (size_t)(s->window + (int64_t)PARTS * ALIGN));
     if (s->inbox == NULL) TRY(ms_no_memory(&c->error, "the sums of ranks"));
     for (size_t i = 0; i < n; i++) {

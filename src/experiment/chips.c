@@ -176,6 +176,7 @@ musec_status ms_chip_rates(ms_error *e, const char *chip, const ms_train_config 
         return ms_fail(e, MUSEC_EINVAL, "the rates of %s are those of bf16", chip);
     job->dtype        = MUSEC_BF16;
     job->logits_chunk = c->logits_chunk;
+    job->gpus         = true;
     set_steps(c, cfg, step, optim, params, job->n_params);
     for (size_t i = 0; i < job->n_params; i++)
         all += (double)params[i].rows * (double)params[i].cols;

@@ -149,10 +149,23 @@ musec_status ms_gpt_refresh(ms_gpt *g)
 {
     musec_status st = MUSEC_OK;
     for (size_t i = 0; i < g->n_params; i++)
-        if (g->params[i].copy.data != NULL)
-            TRY(g->d->ops->copy(g->d, g->params[i].weight, g->params[i].copy));
+        TRY(ms_gpt_refresh_param(g, i));
 done:
     return st;
+}
+
+musec_status ms_gpt_refresh_param(ms_gpt *g, size_t index)
+{
+    const ms_gpt_tensor *p = &g->params[index];
+    return p->copy.data == NULL ? MUSEC_OK : g->d->ops->copy(g->d, p->weight, p->copy);
+}
+
+/* The head comes last in the list, and first backward, unless it is the embedding too. */
+size_t ms_gpt_backward_order(const ms_gpt *g, size_t i)
+{
+    const size_t last = g->n_params - 1;
+    if (!g->cfg.tied) return last - i;
+    return i < last ? last - 1 - i : last;
 }
 
 size_t               ms_gpt_n_params(const ms_gpt *g) { return g->n_params; }
@@ -165,30 +178,6 @@ ms_mat ms_gpt_grads(const ms_gpt *g) { return g->all_grads; }
 musec_status ms_gpt_zero_grad(ms_gpt *g) { return g->d->ops->fill(g->d, 0.0, g->all_grads); }
 
 /* ---- views of a pass ------------------------------------------------------------------------- */
-
-static void shorten(ms_mat *x, int64_t rows)
-{
-    if (x->data != NULL) x->rows = rows;
-}
-
-/* Sets the views of a pass over `tokens`. */
-static void set_tokens(ms_gpt *g, int64_t tokens)
-{
-    ms_gpt_acts *n = &g->now;
-    *n             = g->acts;
-    for (int64_t l = 0; l < g->cfg.layers; l++) {
-        ms_layer_acts *y     = &n->layer[l];
-        ms_mat *const  all[] = { &y->x, &y->mixed, &y->qkv, &y->qk, &y->y, &y->s, &y->mid, &y->h };
-        for (size_t i = 0; i < COUNT(all); i++)
-            shorten(all[i], tokens);
-        y->lse.cols = tokens;
-    }
-    ms_mat *const all[] = { &n->x,  &n->norm, &n->gated, &n->dx,  &n->dx0, &n->dnorm,
-                            &n->dh, &n->dy,   &n->dqkv,  &n->dqk, &n->ds };
-    for (size_t i = 0; i < COUNT(all); i++)
-        shorten(all[i], tokens);
-    n->inputs.count = n->targets.count = n->doc.count = tokens;
-}
 
 static ms_mat rows_of(ms_mat x, int64_t first, int64_t rows)
 {
@@ -259,7 +248,24 @@ static musec_status add_product(ms_gpt *g, ms_mat z, ms_mat x, ms_mat w, ms_mat 
 
 static bool is_stopped(const ms_gpt_pass *pass)
 {
-    return pass->stop != NULL && pass->stop(pass->stop_arg);
+    return pass->stop != NULL && pass->stop(pass->arg);
+}
+
+/* How many parameters have their gradients once those of this and later layers are complete. */
+static size_t completed(const ms_gpt *g, int64_t layer)
+{
+    const size_t tables = g->cfg.tied ? 1 : 2, layers = (size_t)g->cfg.layers;
+    return tables - 1 + (layers - (size_t)layer) * ((g->n_params - tables) / layers);
+}
+
+static musec_status have_grads(const ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
+{
+    return pass->on_grads == NULL ? MUSEC_OK : pass->on_grads(pass->arg, completed(g, layer));
+}
+
+static musec_status want_weights(const ms_gpt_pass *pass, size_t from)
+{
+    return pass->on_weights == NULL ? MUSEC_OK : pass->on_weights(pass->arg, from);
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -321,10 +327,14 @@ static musec_status forward(ms_gpt *g, const ms_gpt_pass *pass)
     const ms_mat         x0 = g->now.layer[0].x;
     musec_status         st;
 
+    TRY(want_weights(pass, completed(g, 0)));
     TRY(op->embed(g->d, g->now.inputs, g->w.embed, x0));
     TRY(op->rmsnorm(g->d, g->cfg.norm_eps, x0, x0));
-    for (int64_t l = 0; l < g->cfg.layers && !is_stopped(pass); l++)
+    for (int64_t l = 0; l < g->cfg.layers && !is_stopped(pass); l++) {
+        TRY(want_weights(pass, completed(g, l + 1)));
         TRY(layer_forward(g, pass, l));
+    }
+    TRY(want_weights(pass, 0));
     TRY(op->rmsnorm(g->d, g->cfg.norm_eps, g->now.x, g->now.norm));
 done:
     return st;
@@ -451,6 +461,7 @@ static musec_status backward(ms_gpt *g, const ms_gpt_pass *pass)
     if (g->cfg.x0_mix) TRY(op->fill(g->d, 0.0, n->dx0));
     for (int64_t l = g->cfg.layers - 1; l >= 0; l--) {
         if (is_stopped(pass)) goto done;
+        TRY(have_grads(g, pass, l + 1));
         TRY(mlp_backward(g, l));
         if (is_stopped(pass)) goto done;
         TRY(attention_backward(g, pass, l));
@@ -458,6 +469,7 @@ static musec_status backward(ms_gpt *g, const ms_gpt_pass *pass)
             TRY(op->mix_grad(g->d, g->w.layer[l].mix, n->layer[l].x, x0, n->dx, n->dx, n->dx0,
                              g->g.layer[l].mix));
     }
+    TRY(have_grads(g, pass, 0));
     if (g->cfg.x0_mix) TRY(op->axpby(g->d, ms_const(1.0), n->dx0, ms_const(1.0), n->dx));
     TRY(op->embed(g->d, n->inputs, g->w.embed, n->norm)); /* x0 before its norm */
     TRY(op->rmsnorm_grad(g->d, g->cfg.norm_eps, n->norm, n->dx, 0.0, n->dx));
@@ -497,7 +509,7 @@ musec_status ms_gpt_run(ms_gpt *g, const ms_gpt_batch *batch, const ms_gpt_pass 
     musec_status st;
 
     TRY(check_tokens(g, batch->tokens));
-    set_tokens(g, batch->tokens);
+    ms_gpt_set_tokens(&g->cfg, batch->tokens, &g->acts, &g->now);
     count_documents(g, batch->doc, batch->tokens);
     TRY(upload_ids(g, batch->inputs, g->now.inputs));
     TRY(upload_ids(g, batch->targets, g->now.targets));
@@ -570,7 +582,7 @@ musec_status ms_gpt_next(ms_gpt *g, const int32_t *ids, int64_t n, const ms_gpt_
     if (doc == NULL || raw == NULL)
         TRY(ms_fail(&g->d->error, MUSEC_ENOMEM, "not enough memory for %lld ids", (long long)n));
     only.grad_scale = 0.0;
-    set_tokens(g, n);
+    ms_gpt_set_tokens(&g->cfg, n, &g->acts, &g->now);
     count_documents(g, doc, n);
     TRY(upload_ids(g, ids, g->now.inputs));
     TRY(upload_ids(g, doc, g->now.doc));

@@ -76,7 +76,13 @@ typedef struct ms_gpt_pass {           /* what may differ from step to step */
     /* Asked between the parts of a layer; NULL: never.  Once it is true it stays so, and the pass
      * ends early: losses, largest logits and gradients since the last ms_gpt_take are of no use. */
     bool (*stop)(void *arg);
-    void *stop_arg;
+    /* Told while a pass is queued; NULL: nobody.  Of the parameters in the order of
+     * ms_gpt_backward_order, on_grads: the gradients of the first n are complete, behind what has
+     * been queued; on_weights: those from number n on are about to be read.  A failure, whose
+     * message is the device's, ends the pass. */
+    musec_status (*on_grads)(void *arg, size_t n);
+    musec_status (*on_weights)(void *arg, size_t n);
+    void *arg; /* of all three */
 } ms_gpt_pass;
 
 typedef struct ms_gpt_result { /* sums since the last ms_gpt_take */
@@ -99,11 +105,16 @@ void         ms_gpt_destroy(ms_gpt *g);
 musec_status ms_gpt_init(ms_gpt *g, uint64_t seed);
 /* Updates the compute copies, if there are any, after others have written the weights. */
 musec_status ms_gpt_refresh(ms_gpt *g);
+musec_status ms_gpt_refresh_param(ms_gpt *g, size_t index);
 
 size_t               ms_gpt_n_params(const ms_gpt *g);
 const ms_gpt_tensor *ms_gpt_param(const ms_gpt *g, size_t index);
 const ms_gpt_config *ms_gpt_config_of(const ms_gpt *g);
 musec_dtype          ms_gpt_dtype(const ms_gpt *g); /* of activations */
+
+/* The index of number i in the order in which a backward pass completes the gradients of
+ * parameters; a forward pass reads weights in the reverse order. */
+size_t ms_gpt_backward_order(const ms_gpt *g, size_t i);
 
 musec_status ms_gpt_zero_grad(ms_gpt *g);
 /* All gradients as one row, (1, n), those of the parameters and 0 between them. */

@@ -249,3 +249,30 @@ double ms_gpt_attention_flops(const ms_gpt_config *cfg, double visible_pairs)
 {
     return 12.0 * (double)(cfg->heads * cfg->head) * visible_pairs;
 }
+
+/* ---- a pass ---------------------------------------------------------------------------------- */
+
+static void shorten(ms_mat *x, int64_t rows)
+{
+    if (x->data != NULL) x->rows = rows;
+}
+
+void ms_gpt_set_tokens(const ms_gpt_config *cfg, int64_t tokens, const ms_gpt_acts *all,
+                       ms_gpt_acts *now)
+{
+    ms_gpt_acts *n = now;
+
+    *n = *all;
+    for (int64_t l = 0; l < cfg->layers; l++) {
+        ms_layer_acts *y     = &n->layer[l];
+        ms_mat *const  row[] = { &y->x, &y->mixed, &y->qkv, &y->qk, &y->y, &y->s, &y->mid, &y->h };
+        for (size_t i = 0; i < COUNT(row); i++)
+            shorten(row[i], tokens);
+        y->lse.cols = tokens;
+    }
+    ms_mat *const rest[] = { &n->x,  &n->norm, &n->gated, &n->dx,  &n->dx0, &n->dnorm,
+                             &n->dh, &n->dy,   &n->dqkv,  &n->dqk, &n->ds };
+    for (size_t i = 0; i < COUNT(rest); i++)
+        shorten(rest[i], tokens);
+    n->inputs.count = n->targets.count = n->doc.count = tokens;
+}

@@ -60,6 +60,9 @@ void ms_gpt_carve_weights(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dt
                           ms_gpt_weights *out);
 void ms_gpt_carve_acts(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype,
                        int64_t max_tokens, int64_t logits_chunk, ms_gpt_acts *out);
+/* The views of a pass over so many tokens, in the memory of `all`. */
+void ms_gpt_set_tokens(const ms_gpt_config *cfg, int64_t tokens, const ms_gpt_acts *all,
+                       ms_gpt_acts *now);
 /* Rows of logits that are computed at a time. */
 int64_t ms_gpt_chunk(const ms_gpt_config *cfg, int64_t max_tokens, int64_t logits_chunk);
 

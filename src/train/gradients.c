@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/async.h"
 #include "core/clock.h"
 #include "core/grow.h"
 #include "core/size.h"
@@ -87,8 +88,8 @@ static musec_status share_logits(ms_error *e, ms_train *t)
         t->pass_logit[i] = isnan(t->max_logit[i]) ? 1.0 : 0.0;
         if (isnan(t->max_logit[i])) t->max_logit[i] = -INFINITY;
     }
-    TRY(ms_comm_check(e, c, c->ops->all_reduce(c, MS_COMM_MAX, t->max_logit, heads)));
-    TRY(ms_comm_check(e, c, c->ops->all_reduce(c, MS_COMM_MAX, t->pass_logit, heads)));
+    /* pass_logit lies behind it */
+    TRY(ms_comm_check(e, c, c->ops->all_reduce(c, MS_COMM_MAX, t->max_logit, 2 * heads)));
     for (int64_t i = 0; i < heads; i++)
         if (t->pass_logit[i] > 0.0) t->max_logit[i] = NAN;
 done:
@@ -124,6 +125,22 @@ int64_t ms_train_records(const ms_train *t)
 /* ---- a step ---------------------------------------------------------------------------------- */
 
 static bool must_stop_now(void *t) { return ms_train_asked_to_stop(t) == MS_STOP_NOW; }
+
+static musec_status on_grads(void *arg, size_t n)
+{
+    ms_train          *t  = arg;
+    ms_error           e  = { "" };
+    const musec_status st = ms_sums_ready(&e, t, n);
+    return st == MUSEC_OK ? st : ms_fail(&t->ctx->error, st, "%s", e.text);
+}
+
+static musec_status on_weights(void *arg, size_t n)
+{
+    ms_train          *t  = arg;
+    ms_error           e  = { "" };
+    const musec_status st = ms_train_want_weights(&e, t, n);
+    return st == MUSEC_OK ? st : ms_fail(&t->ctx->error, st, "%s", e.text);
+}
 
 static musec_status run_batch(ms_error *e, ms_train *t, const ms_batch *batch,
                               const ms_gpt_pass *pass)
@@ -166,27 +183,31 @@ done:
 static musec_status run_rounds(ms_error *e, ms_train *t, const ms_step_plan *plan,
                                ms_log_line *line, bool *stopped)
 {
-    ms_comm      *c     = ms_comm_of(&t->setup);
-    const int64_t micro = plan->stage->micro_batches;
-    const bool    sums  = t->cfg.deterministic != 0;
-    ms_gpt_pass   pass  = ms_train_pass(t, plan);
-    musec_status  st    = MUSEC_OK;
+    const ms_comm *c     = ms_comm_of(&t->setup);
+    const int64_t  micro = plan->stage->micro_batches;
+    const bool     sums  = t->cfg.deterministic != 0;
+    ms_gpt_pass    pass  = ms_train_pass(t, plan);
+    musec_status   st    = MUSEC_OK;
 
-    pass.stop     = must_stop_now;
-    pass.stop_arg = t;
+    pass.stop = must_stop_now;
+    pass.arg  = t;
+    if (ms_async_overlaps(t->async)) {
+        pass.on_grads   = on_grads;
+        pass.on_weights = on_weights;
+    }
     for (int64_t i = 0; i < micro; i += c->size) {
+        ms_sums_begin(t, i, micro);
         TRY(run_round(e, t, plan, &pass, i, line));
+        TRY(ms_sums_end(e, t)); /* of a pass that was stopped, too: others wait for it */
         if (!sums) continue;
         TRY(agree(e, t, stopped));
         if (*stopped) return MUSEC_OK;
         if (i + c->rank < micro) TRY(move_losses(e, t, i + c->rank));
-        TRY(ms_sums_add(e, t, i, micro));
     }
     if (sums) return take_losses(e, t, micro);
     TRY(agree(e, t, stopped));
     if (*stopped) return MUSEC_OK;
     TRY(take_results(e, t, t->records + (ptrdiff_t)c->rank * RECORD));
-    TRY(ms_comm_check(e, c, c->ops->reduce(c, t->ctx, t->grad_pieces, t->n_pieces)));
 done:
     return st;
 }
@@ -261,7 +282,7 @@ musec_status ms_train_validate_set(ms_error *e, ms_train *t, const ms_step_plan 
                                 .n_weights    = 1,
                                 .weights      = { 1.0 },
                                 .stop         = must_stop_now,
-                                .stop_arg     = t };
+                                .arg          = t };
     const int64_t     chunk = t->schedule.max_tokens;
     records           all   = { 0 };
     double            sum[RECORD], *record = NULL;

@@ -183,8 +183,8 @@ static musec_status update_weights(ms_error *e, ms_train *t, const ms_step_plan 
     TRY(ms_train_check(e, t->ctx, musec_optim_poll(t->optim))); /* was it taken? */
     /* Without this its time would count for the next step. */
     TRY(ms_train_check(e, t->ctx, musec_ctx_sync(t->ctx)));
-    if (musec_optim_steps(t->optim) > made) TRY(ms_train_gather_weights(e, t));
     if (musec_optim_steps(t->optim) > made) {
+        t->weights_stale = ms_comm_of(&t->setup)->size > 1;
         TRY(collect_reports(e, t, line));
         watch_gain(t, line);
     }
@@ -203,6 +203,7 @@ static musec_status validate(ms_error *e, ms_train *t, const ms_step_plan *plan,
     bool              stopped = false;
     musec_status      st      = MUSEC_OK;
     line->val_loss            = 0.0;
+    TRY(ms_train_finish_weights(e, t));
     for (size_t i = 0; i < ms_mixture_sets(t->val); i++) {
         TRY(ms_train_validate_set(e, t, plan, ms_mixture_set(t->val, i), &line->val_losses[i],
                                   &stopped));
@@ -345,6 +346,7 @@ static musec_status finish(ms_error *e, ms_train *t, int64_t first, ms_summary *
     ms_outcome   outcome = MS_OUTCOME_DONE;
     musec_status st      = MUSEC_OK;
 
+    TRY(ms_train_finish_weights(e, t));
     /* Without a step there is nothing to save: a run without checkpoints starts at step 0. */
     if (t->setup.out != NULL && !has_diverged(t) && t->progress.step > 0 &&
         t->saved_step != t->progress.step)
@@ -382,6 +384,7 @@ musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
     while (t->progress.step < t->schedule.steps && !has_diverged(t) && !t->abandoned) {
         TRY(ms_train_agree_stop(e, t, ms_train_asked_to_stop(t), &asked));
         if (asked != MS_STOP_NO) break;
+        TRY(ms_train_begin_weights(e, t));
         TRY(train_step(e, t));
         TRY(save_if_due(e, t));
     }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "linalg/linalg.h"
+#include "train/ranks.h"
 #include "train/trainer.h"
 
 /* Raises *norm to the largest spectral norm of this parameter's matrices, estimated from below; to
@@ -53,6 +54,7 @@ musec_status ms_train_outcome(ms_error *e, ms_train *t, ms_outcome *out)
         snprintf(t->reason, sizeof t->reason, "%s", t->diverged);
         *out = MS_OUTCOME_DIVERGED;
     } else {
+        TRY(ms_train_finish_weights(e, t));
         TRY(weight_norm(e, t, &norm));
         *out = ms_outcome_judge(&t->progress.track, t->unigram_loss, norm, t->reason);
     }

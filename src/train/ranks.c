@@ -5,12 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/async.h"
 #include "core/clock.h"
 #include "core/json_file.h"
 #include "core/sha256.h"
 #include "core/size.h"
 #include "optim/optim.h"
 #include "train/trainer.h"
+
+enum { BUCKETS = 16 }; /* of the gradients that a rank sends in a round, and of all weights */
 
 /* ---- dealing --------------------------------------------------------------------------------- */
 
@@ -263,43 +266,137 @@ static void add_piece(ms_train *t, const ms_gpt_tensor *p, int64_t first, int64_
     t->grad_pieces[t->n_pieces++] = piece;
 }
 
-musec_status ms_train_pieces(ms_error *e, ms_train *t)
+/* Bytes of a bucket: some sixteen of what a rank sends in a round, none of them tiny, and of what
+ * comes in several at a time. */
+static int64_t choose_bucket(const ms_train *t, int size)
 {
-    ms_comm     *c        = ms_comm_of(&t->setup);
-    const size_t n        = ms_gpt_n_params(t->gpt);
-    size_t       capacity = 0;
+    const int64_t least = (int64_t)64 << 10, most = (int64_t)8 << 20;
+    int64_t       all = 0;
+    for (size_t i = 0; i < t->n_pieces; i++)
+        all += t->grad_pieces[i].n * (int64_t)ms_dtype_bytes(t->grad_pieces[i].dtype);
+    return ms_max_i64(least, ms_min_i64(most, all / size * (size - 1) / BUCKETS));
+}
 
-    if (!ms_size_mul(n, (size_t)c->size, &capacity))
-        return ms_no_memory(e, "the pieces of all ranks");
+static musec_status take_lists(ms_error *e, ms_train *t, size_t n, int size)
+{
+    size_t capacity = 0;
+    if (!ms_size_mul(n, (size_t)size, &capacity)) return ms_no_memory(e, "the pieces of all ranks");
     t->weight_pieces = calloc(capacity + 1, sizeof *t->weight_pieces);
     t->grad_pieces   = calloc(capacity + 1, sizeof *t->grad_pieces);
-    if (t->weight_pieces == NULL || t->grad_pieces == NULL)
-        return ms_no_memory(e, "the pieces of all ranks");
+    t->pieces_before = calloc(n + 1, sizeof *t->pieces_before);
+    t->tickets       = calloc(n, sizeof *t->tickets);
+    return t->weight_pieces != NULL && t->grad_pieces != NULL && t->pieces_before != NULL &&
+                   t->tickets != NULL
+               ? MUSEC_OK
+               : ms_no_memory(e, "the pieces of all ranks");
+}
+
+static void reverse(ms_comm_piece *list, size_t n)
+{
+    for (size_t i = 0; i < n / 2; i++) {
+        const ms_comm_piece one = list[i];
+        list[i]                 = list[n - 1 - i];
+        list[n - 1 - i]         = one;
+    }
+}
+
+musec_status ms_train_pieces(ms_error *e, ms_train *t)
+{
+    ms_comm     *c = ms_comm_of(&t->setup);
+    const size_t n = ms_gpt_n_params(t->gpt);
+    musec_status st;
+
+    TRY(take_lists(e, t, n, c->size));
     if (c->size == 1) { /* no weights go anywhere, and gradients are one row */
         const ms_mat all              = ms_gpt_grads(t->gpt);
         t->grad_pieces[t->n_pieces++] = (ms_comm_piece){ all.data, all.cols, all.dtype, 0 };
-        return MUSEC_OK;
     }
-    for (size_t i = n; i-- > 0;) { /* the head comes last in the list, and first backward */
-        const ms_gpt_tensor *p    = ms_gpt_param(t->gpt, i);
-        const int64_t        rows = p->weight.rows;
-        if (t->owner[i] != MS_SPLIT) add_piece(t, p, 0, rows, t->owner[i]);
-        for (int r = 0; t->owner[i] == MS_SPLIT && r < c->size; r++) {
+    for (size_t i = 0; c->size > 1 && i < n; i++) {
+        const size_t         index = ms_gpt_backward_order(t->gpt, i);
+        const ms_gpt_tensor *p     = ms_gpt_param(t->gpt, index);
+        const int64_t        rows  = p->weight.rows;
+        const int            owner = t->owner[index];
+        if (owner != MS_SPLIT) add_piece(t, p, 0, rows, owner);
+        for (int r = 0; owner == MS_SPLIT && r < c->size; r++) {
             const int64_t first = ms_share_first(rows, r, c->size);
             add_piece(t, p, first, ms_share_first(rows, r + 1, c->size) - first, r);
         }
+        t->pieces_before[i + 1] = t->n_pieces;
     }
-    return MUSEC_OK;
+    if (c->size > 1) reverse(t->weight_pieces, t->n_pieces);
+    t->bucket = choose_bucket(t, c->size);
+done:
+    return st;
 }
 
-musec_status ms_train_gather_weights(ms_error *e, ms_train *t)
+/* ---- weights --------------------------------------------------------------------------------- */
+
+/* Begins to send the weights of numbers `first` to end - 1 in the backward order. */
+static musec_status send_weights(ms_error *e, ms_train *t, size_t first, size_t end)
+{
+    ms_comm             *c    = ms_comm_of(&t->setup);
+    const size_t         left = t->pieces_before[first], right = t->pieces_before[end];
+    const ms_comm_piece *list = t->weight_pieces + (t->n_pieces - right);
+    int64_t              ticket;
+    musec_status         st;
+
+    TRY(ms_comm_check(e, c, ms_async_gather(t->async, list, right - left, &ticket)));
+    for (size_t i = first; i < end; i++)
+        t->tickets[i] = ticket;
+done:
+    return st;
+}
+
+static int64_t weight_bytes(const ms_train *t, size_t number)
+{
+    const ms_mat w = ms_gpt_param(t->gpt, ms_gpt_backward_order(t->gpt, number))->weight;
+    return w.rows * w.cols * (int64_t)ms_dtype_bytes(w.dtype);
+}
+
+musec_status ms_train_begin_weights(ms_error *e, ms_train *t)
+{
+    const size_t n   = ms_gpt_n_params(t->gpt);
+    int64_t      all = 0, bytes = 0;
+    musec_status st = MUSEC_OK;
+
+    if (!t->weights_stale) return MUSEC_OK;
+    t->weights_stale = false;
+    t->weights_here  = n;
+    for (size_t i = 0; i < n; i++)
+        all += weight_bytes(t, i);
+    const int64_t most = ms_max_i64(t->bucket, all / BUCKETS);
+    for (size_t end = n, first = n; first-- > 0;) {
+        bytes += weight_bytes(t, first);
+        if (first > 0 && bytes + weight_bytes(t, first - 1) <= most) continue;
+        TRY(send_weights(e, t, first, end));
+        end   = first;
+        bytes = 0;
+    }
+    if (!ms_async_overlaps(t->async)) TRY(ms_train_want_weights(e, t, 0));
+done:
+    return st;
+}
+
+musec_status ms_train_want_weights(ms_error *e, ms_train *t, size_t n)
 {
     ms_comm     *c  = ms_comm_of(&t->setup);
     musec_status st = MUSEC_OK;
 
-    if (c->size == 1) return MUSEC_OK;
-    TRY(ms_comm_check(e, c, c->ops->gather(c, t->ctx, t->weight_pieces, t->n_pieces)));
-    TRY(ms_train_check(e, t->ctx, ms_gpt_refresh(t->gpt)));
+    for (; t->weights_here > n; t->weights_here--) {
+        const size_t i = t->weights_here - 1;
+        TRY(ms_comm_check(e, c, ms_async_wait(t->async, t->tickets[i])));
+        TRY(ms_train_check(e, t->ctx,
+                           ms_gpt_refresh_param(t->gpt, ms_gpt_backward_order(t->gpt, i))));
+    }
+done:
+    return st;
+}
+
+musec_status ms_train_finish_weights(ms_error *e, ms_train *t)
+{
+    musec_status st;
+    TRY(ms_train_begin_weights(e, t));
+    TRY(ms_train_want_weights(e, t, 0));
 done:
     return st;
 }

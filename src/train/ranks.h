@@ -34,12 +34,18 @@ musec_status ms_train_time_step(ms_error *e, const ms_train *t, const ms_gpt_ten
  * with it and the run is deterministic, the matrices of a call stay together. */
 musec_status ms_train_deal(ms_error *e, ms_train *t, int **out);
 
-/* Lists the pieces of the weights and of the gradients, in the order in which the backward pass
- * completes them.  On one rank all gradients are one piece. */
+/* Lists the pieces of the weights and of the gradients, those of the gradients in the order in which
+ * the backward pass completes them, and those of the weights in the reverse order.  On one rank all
+ * gradients are one piece. */
 musec_status ms_train_pieces(ms_error *e, ms_train *t);
 
-/* Brings the weights to all ranks, after a step. */
-musec_status ms_train_gather_weights(ms_error *e, ms_train *t);
+/* After a step owners have new weights: all ranks begin to send them, in the order in which a
+ * forward pass reads them, and go on while they come. */
+musec_status ms_train_begin_weights(ms_error *e, ms_train *t);
+/* Waits for those from number n of the backward order on. */
+musec_status ms_train_want_weights(ms_error *e, ms_train *t, size_t n);
+/* Both, for all weights. */
+musec_status ms_train_finish_weights(ms_error *e, ms_train *t);
 
 /* The strongest request to stop of all ranks. */
 musec_status ms_train_agree_stop(ms_error *e, const ms_train *t, ms_stop mine, ms_stop *out);

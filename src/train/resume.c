@@ -30,6 +30,8 @@ musec_status ms_train_save(ms_error *e, ms_train *t)
     musec_status               st;
 
     t->progress.position = ms_mixture_where(t->train);
+    st                   = ms_train_finish_weights(e, t);
+    if (st != MUSEC_OK) return st;
     if (!ms_train_writes(t)) { /* hands over what it owns */
         st = write_optim(e, t, "");
         if (st == MUSEC_OK) t->saved_step = t->progress.step;

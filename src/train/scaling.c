@@ -7,9 +7,10 @@
 #include "core/size.h"
 #include "train/ranks.h"
 
-/* As mpi.c and sums.c have them. */
-enum { WINDOW = 32, AGREEMENTS = 5, NUMBERS = 3 };
-static const double chunk = 0x1p26, inbox = 0x1p25, f32 = 4.0;
+/* As mpi.c, sums.c and ranks.c have them. */
+enum { WINDOW = 32, AGREEMENTS = 4, NUMBERS = 3, BUCKETS = 16 };
+static const double chunk = 0x1p26, inbox = 0x1p25, bucket_min = 0x1p16, bucket_max = 0x1p23,
+                    f32 = 4.0;
 
 /* The ranks differ by the matrices that they own alone: those beyond the last matrix are alike. */
 typedef struct dealt {
@@ -19,6 +20,9 @@ typedef struct dealt {
     double  split_bytes, split_pieces, split_ms; /* of a rank */
     double  split_elements;
     double  largest_ms;
+    double  bucket; /* bytes that go together */
+    double  last;   /* the share of the bytes that nothing hides: what a backward pass completes
+                       * last, and a forward pass reads first */
 } dealt;
 
 static double elements(const ms_scaling_param *p) { return (double)p->rows * (double)p->cols; }
@@ -74,6 +78,9 @@ static musec_status deal(ms_error *e, const ms_scaling_job *job, int64_t ranks, 
         d->all_pieces += pieces_of(bytes);
         d->largest_ms = fmax(d->largest_ms, p->ms);
     }
+    const double others = (double)(ranks - 1) / (double)ranks;
+    d->bucket           = fmax(bucket_min, fmin(bucket_max, d->all_bytes * others / BUCKETS));
+    d->last             = elements(&job->params[job->model->tied ? n - 1 : 0]) * f32 / d->all_bytes;
 done:
     free(owner);
     free(kind);
@@ -112,6 +119,13 @@ typedef struct cost {
 } cost;
 
 static double ms_of(const cost *c) { return c->latency_ms + c->bandwidth_ms + c->add_ms; }
+
+/* What remains of messages that go on while so much is computed.  Adding is computing, too. */
+static double exposed(const cost *c, double last, double computing_ms)
+{
+    const double sent = c->latency_ms + c->bandwidth_ms;
+    return fmax(last * sent, sent - computing_ms) + c->add_ms;
+}
 
 static int64_t nodes_of(const ms_scaling_machine *m, int64_t ranks)
 {
@@ -153,7 +167,7 @@ static void add_cost(cost *to, const cost *one)
 
 /* ---- the gradients --------------------------------------------------------------------------- */
 
-/* A round of the deterministic sums: ranks 0 to senders - 1 have a micro-batch's gradients.
+/* Gradients that are passed to their owners, who add them: those of the ranks 0 to senders - 1.
  * adds: whether the owners have a sum already. */
 static cost round_of(const ms_scaling_machine *m, const dealt *d, int64_t ranks, int64_t senders,
                      bool adds)
@@ -167,7 +181,7 @@ static cost round_of(const ms_scaling_machine *m, const dealt *d, int64_t ranks,
         const double out_pieces = sends ? fmax(0.0, d->all_pieces - pieces) : 0.0;
         bytes                   = fmax(bytes, fmax(out, from * own));
         windows                 = fmax(windows, ceil((out_pieces + from * pieces) / WINDOW));
-        windows                 = fmax(windows, ceil(from * own / inbox));
+        windows                 = fmax(windows, ceil(from * own / d->bucket));
         added                   = fmax(added, own * (double)(senders - 1 + adds));
     }
     cost c   = transfers(m, ranks, bytes, windows);
@@ -175,39 +189,54 @@ static cost round_of(const ms_scaling_machine *m, const dealt *d, int64_t ranks,
     return c;
 }
 
-/* hidden: gets what remains of each round behind its backward pass. */
+/* Adds `times` equal rounds, and what remains of each behind its backward pass. */
+static void add_rounds(cost *sum, double *left, const cost *one, double times, double last,
+                       double backward_ms)
+{
+    const cost all = { one->bytes * times, one->latency_ms * times, one->bandwidth_ms * times,
+                       one->add_ms * times };
+    add_cost(sum, &all);
+    *left += times * exposed(one, last, backward_ms);
+}
+
+/* left: gets what the backward passes do not hide. */
 static cost gradients(const ms_scaling_job *job, const ms_scaling_machine *m, const dealt *d,
-                      const ms_scaling_row *row, double backward_ms, double *exposed)
+                      const ms_scaling_row *row, double backward_ms, double *left)
 {
     const int64_t n = row->ranks, full = row->micro_batches / n, rest = row->micro_batches % n;
-    const double  bytes = d->all_bytes - d->split_bytes - least(d->bytes, d->n);
-    cost          sum   = { 0 }, one;
+    cost          sum = { 0 }, one;
 
-    *exposed = 0.0;
+    *left = 0.0;
     if (n == 1) return sum;
-    if (!job->deterministic) {
-        sum        = tree(m, n, bytes, ceil(d->all_pieces / WINDOW));
-        sum.add_ms = bytes * m->add_ms_byte;
-        *exposed   = fmax(0.0, ms_of(&sum) - backward_ms);
+    if (!job->deterministic) { /* what each rank has accumulated, once */
+        const double bytes = d->all_bytes - d->split_bytes - least(d->bytes, d->n);
+        if (job->gpus)
+            one = tree(m, n, bytes, fmax(ceil(d->all_pieces / WINDOW), ceil(bytes / d->bucket)));
+        else
+            one = round_of(m, d, n, n, false);
+        if (job->gpus) one.add_ms = bytes * m->add_ms_byte;
+        add_rounds(&sum, left, &one, 1.0, d->last, backward_ms);
         return sum;
     }
     if (full > 0) { /* the first has no sum to add to */
         one = round_of(m, d, n, n, false);
-        add_cost(&sum, &one);
-        *exposed += fmax(0.0, ms_of(&one) - backward_ms);
-        one                = round_of(m, d, n, n, true);
-        const double times = (double)(full - 1);
-        *exposed += times * fmax(0.0, ms_of(&one) - backward_ms);
-        one = (cost){ one.bytes * times, one.latency_ms * times, one.bandwidth_ms * times,
-                      one.add_ms * times };
-        add_cost(&sum, &one);
+        add_rounds(&sum, left, &one, 1.0, d->last, backward_ms);
+        one = round_of(m, d, n, n, true);
+        add_rounds(&sum, left, &one, (double)(full - 1), d->last, backward_ms);
     }
     if (rest > 0) {
         one = round_of(m, d, n, rest, full > 0);
-        add_cost(&sum, &one);
-        *exposed += fmax(0.0, ms_of(&one) - backward_ms);
+        add_rounds(&sum, left, &one, 1.0, d->last, backward_ms);
     }
     return sum;
+}
+
+static cost weights(const ms_scaling_machine *m, const dealt *d, int64_t ranks)
+{
+    const double bytes   = d->all_bytes - d->split_bytes - least(d->bytes, d->n);
+    const double buckets = ceil(d->all_bytes / fmax(d->bucket, d->all_bytes / BUCKETS));
+    if (ranks == 1) return (cost){ 0 };
+    return tree(m, ranks, bytes, fmax(ceil(d->all_pieces / WINDOW), buckets));
 }
 
 /* The numbers that ranks tell each other: requests to stop, losses, logits, bad gradients. */
@@ -274,7 +303,7 @@ static musec_status count_memory(ms_error *e, const ms_scaling_job *job, const d
     }
     const double senders = (double)ms_min_i64(out->ranks, out->micro_batches) - 1.0;
     if (job->deterministic && out->ranks > 1)
-        out->inbox = fmax(fmin(senders * own, inbox), senders * largest);
+        out->inbox = fmax(fmin(inbox, BUCKETS * d->bucket), senders * largest);
     out->memory = out->weights + out->activations + out->state + out->sums + out->inbox;
 done:
     return st;
@@ -288,36 +317,35 @@ static double pass_ms(const ms_scaling_machine *m, int64_t tokens)
 static musec_status fill(ms_error *e, const ms_scaling_job *job, const ms_scaling_machine *m,
                          int64_t ranks, ms_scaling_row *out)
 {
-    dealt        d       = { 0 };
-    double       exposed = 0.0;
-    cost         grads, weights = { 0 }, agree;
+    dealt        d    = { 0 };
+    double       left = 0.0;
+    cost         grads, sent, agree;
     musec_status st;
 
     *out = (ms_scaling_row){ 0 };
     TRY(choose_batch(e, job, ranks, out));
     TRY(deal(e, job, ranks, &d));
-    const double pass = pass_ms(m, out->tokens);
-    out->compute_ms   = (double)out->passes * pass;
-    out->read_ms      = (double)out->batch * m->read_ms;
-    out->matrix_ms    = most(d.ms, d.n);
-    out->optim_ms     = out->matrix_ms + d.split_ms;
-    out->largest_ms   = d.largest_ms;
-    grads             = gradients(job, m, &d, out, pass * 2.0 / 3.0, &exposed);
-    if (ranks > 1)
-        weights = tree(m, ranks, d.all_bytes - d.split_bytes - least(d.bytes, d.n),
-                       ceil(d.all_pieces / WINDOW));
+    const double pass  = pass_ms(m, out->tokens);
+    out->compute_ms    = (double)out->passes * pass;
+    out->read_ms       = (double)out->batch * m->read_ms;
+    out->matrix_ms     = most(d.ms, d.n);
+    out->optim_ms      = out->matrix_ms + d.split_ms;
+    out->largest_ms    = d.largest_ms;
+    grads              = gradients(job, m, &d, out, pass * 2.0 / 3.0, &left);
+    sent               = weights(m, &d, ranks);
     agree              = agreements(job, m, out);
     out->grad_bytes    = grads.bytes;
-    out->weight_bytes  = weights.bytes;
+    out->weight_bytes  = sent.bytes;
     out->grad_ms       = ms_of(&grads);
-    out->weight_ms     = ms_of(&weights);
+    out->weight_ms     = ms_of(&sent);
     out->agree_ms      = ms_of(&agree);
-    out->latency_ms    = grads.latency_ms + weights.latency_ms + agree.latency_ms;
-    out->bandwidth_ms  = grads.bandwidth_ms + weights.bandwidth_ms + agree.bandwidth_ms;
+    out->latency_ms    = grads.latency_ms + sent.latency_ms + agree.latency_ms;
+    out->bandwidth_ms  = grads.bandwidth_ms + sent.bandwidth_ms + agree.bandwidth_ms;
     out->add_ms        = grads.add_ms;
     const double own   = out->compute_ms + out->read_ms + out->optim_ms + out->agree_ms;
-    out->step_ms       = own + out->grad_ms + out->weight_ms;
-    out->overlapped_ms = own + exposed + fmax(0.0, out->weight_ms - pass / 3.0);
+    out->apart_ms      = own + out->grad_ms + out->weight_ms;
+    out->overlapped_ms = own + left + exposed(&sent, d.last, pass / 3.0);
+    out->step_ms       = job->gpus ? out->apart_ms : out->overlapped_ms;
     TRY(count_memory(e, job, &d, out));
     out->tokens_s = (double)out->batch / out->step_ms * 1e3;
 done:

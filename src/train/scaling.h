@@ -4,19 +4,23 @@
  * follows what sums.c, ranks.c and the calls of mpi.c do, and is timed by the alpha-beta model: a
  * message of b bytes takes `ms + b ms_byte` on its link, both directions at once.  Three kinds:
  *
- *     transfers    of the gradients of each micro-batch to the owners (deterministic): every rank
- *                  sends what it does not own, an owner gets its part from all others; the larger
- *                  of both counts, on the busiest rank
- *     trees        a reduction of the gradients (else), a broadcast of the weights: log2 n
- *                  messages deep for each window of pieces, and pipelined, so that a rank sends
- *                  and gets once what it does not own
+ *     transfers    of gradients to the owners: of each micro-batch's (deterministic), or of what
+ *                  each rank has accumulated; every rank sends what it does not own, an owner gets
+ *                  its part from all others and adds it; the larger of both counts, on the busiest
+ *                  rank
+ *     trees        NCCL's reductions of accumulated gradients, broadcasts of the weights: log2 n
+ *                  messages deep for each bucket or window of pieces, and pipelined, so that a rank
+ *                  sends and gets once what it does not own
  *     agreements   small sums over all ranks: a reduction and a broadcast of some numbers
  *
  * Of ranks on nodes of `per_node`, transfers within a node take its own link and the others the
  * network's, both at once.  A tree crosses the network between nodes only, and its bytes are spread
- * over the links of all ranks of a node.  Nothing overlaps with computing; what would remain if it
- * did is worked out beside: gradients hide behind the backward pass, two thirds of a pass, and
- * weights behind the next forward pass.
+ * over the links of all ranks of a node.
+ *
+ * On CPUs messages go on while ranks compute: gradients hide behind the backward pass, two thirds
+ * of a pass, and weights behind the next forward pass, all but those of the embedding, which come
+ * last and are read first.  Adding does not hide.  On GPUs nothing does: what would remain if it
+ * did is worked out beside.
  *
  * It is a lower bound of what a network does: links have no contention, and ranks no jitter. */
 #ifndef MS_TRAIN_SCALING_H
@@ -57,6 +61,7 @@ typedef struct ms_scaling_job {
     bool                    fixed; /* more ranks than micro-batches get nothing; else they get more
                                       and smaller ones */
     bool                    deterministic;
+    bool                    gpus;     /* ranks compute on GPUs; set by ms_scaling_device */
     double matrix_state, split_state; /* bytes of the optimizer's state for each element */
 } ms_scaling_job;
 
@@ -70,7 +75,8 @@ typedef struct ms_scaling_row { /* a step on so many ranks; bytes and times of t
     double  grad_bytes, weight_bytes;     /* sent or received, whichever is more */
     double  grad_ms, weight_ms, agree_ms; /* and these are the sum of: */
     double  latency_ms, bandwidth_ms, add_ms;
-    double  step_ms, overlapped_ms;
+    double  apart_ms, overlapped_ms; /* a step where nothing overlaps, and where it does, */
+    double  step_ms;                 /* and as it is */
     double  weights, activations, state, sums, inbox, memory; /* bytes; weights: with gradients */
     double  tokens_s, efficiency; /* efficiency: of a rank, relative to one that is alone */
 } ms_scaling_row;
@@ -102,7 +108,7 @@ bool ms_scaling_has_limit(const ms_scaling_row *row, const ms_scaling_machine *m
  * of them.  Nothing of the model is allocated. */
 musec_status ms_scaling_list(ms_error *e, const ms_train_config *cfg, ms_scaling_job *job,
                              ms_scaling_param **out);
-/* Sets the dtype of activations and the chunk of logits of the config's device. */
+/* Sets the dtype of activations and the chunk of logits of the config's device, and its kind. */
 musec_status ms_scaling_device(ms_error *e, const ms_train_config *cfg, ms_scaling_job *job);
 /* rows x cols x the smaller of both: what the products of an optimizer's step are proportional to;
  * 0 for those that are split. */

@@ -100,6 +100,7 @@ musec_status ms_scaling_device(ms_error *e, const ms_train_config *cfg, ms_scali
     TRY(ms_train_open_device(e, cfg->device, note, &ctx));
     TRY(ms_train_dtype(e, cfg, ctx, &job->dtype));
     job->logits_chunk = ctx->kind->logits_chunk;
+    job->gpus         = ctx->kind->memory != NULL;
 done:
     musec_ctx_destroy(ctx);
     return st;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/async.h"
 #include "core/thread.h"
 #include "data/bpe.h"
 #include "data/bytes.h"
@@ -208,6 +209,7 @@ musec_status ms_train_build_model(ms_error *e, ms_train *t, int64_t max_tokens)
                        ms_gpt_create(&t->gpt, t->ctx, &t->cfg.model, dtype, max_tokens)));
     TRY(ms_train_deal(e, t, &t->owner));
     TRY(ms_train_pieces(e, t));
+    TRY(ms_async_create(e, ms_comm_of(&t->setup), t->ctx, &t->async));
     TRY(ms_sums_create(e, t, &t->sums));
     TRY(ms_train_check(e, t->ctx,
                        t->ctx->ops->alloc(t->ctx,
@@ -221,20 +223,26 @@ done:
 
 void ms_train_teardown_model(ms_train *t)
 {
+    ms_async_destroy(t->async);
     musec_optim_destroy(t->optim);
     if (t->ctx != NULL) t->ctx->ops->free(t->ctx, t->losses);
     ms_sums_destroy(t->sums);
     ms_gpt_destroy(t->gpt);
     free(t->grad_pieces);
     free(t->weight_pieces);
+    free(t->pieces_before);
+    free(t->tickets);
     free(t->owner);
     t->grad_pieces = t->weight_pieces = NULL;
-    t->n_pieces                       = 0;
-    t->owner                          = NULL;
-    t->optim                          = NULL;
-    t->losses                         = NULL;
-    t->sums                           = NULL;
-    t->gpt                            = NULL;
+    t->pieces_before                  = NULL;
+    t->tickets                        = NULL;
+    t->async                          = NULL;
+    t->n_pieces = t->weights_here = 0;
+    t->owner                      = NULL;
+    t->optim                      = NULL;
+    t->losses                     = NULL;
+    t->sums                       = NULL;
+    t->gpt                        = NULL;
 }
 
 /* Every rank of a machine takes a GPU of its own, by turns where there are fewer, unless the config

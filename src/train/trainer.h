@@ -42,6 +42,12 @@ struct ms_train {
     int                  *owner;
     struct ms_comm_piece *weight_pieces, *grad_pieces;
     size_t                n_pieces;
+    size_t               *pieces_before; /* by number in the backward order, and at its end */
+    int64_t               bucket;        /* bytes that go together, where pieces are no larger */
+    struct ms_async      *async;
+    int64_t              *tickets;            /* of the weights, by number in the backward order */
+    size_t                weights_here;       /* from this number on: those after the last step */
+    bool                  weights_stale;      /* nobody has sent them yet */
     double                busiest, mean_work; /* matrix work as dealt: milliseconds of a step */
     ms_mixture           *train, *val;
     ms_runlog            *runlog;
