@@ -429,7 +429,7 @@ static void send_as(int rank, int size, ms_train_config cfg, double *grads, doub
 {
     counter  k = { .base = { .ops = &counting, .rank = rank, .size = size } };
     ms_error e = { "" };
-    ms_train t = { .cfg = cfg, .setup = { .comm = &k.base } };
+    ms_train t = { .cfg = cfg, .setup = { .comm = &k.base, .replicas = 1 } };
 
     CHECK_OK_ERR(&e, ms_train_build(&e, &t, 0));
     k.sent = k.received = 0.0;

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "comm/comm.h"
 #include "core/file.h"
 #include "core/json_file.h"
 #include "core/memory_stream.h"
@@ -82,4 +83,28 @@ musec_status ms_cli_options(ms_error *error, const ms_command *cmd, const void *
     free(text);
     if (*out == NULL) return ms_fail(error, MUSEC_ENOMEM, "not enough memory for the options");
     return MUSEC_OK;
+}
+
+/* ---- ranks ----------------------------------------------------------------------------------- */
+
+static void on_abort(void *arg, const char *why)
+{
+    const ms_command *cmd = arg;
+    ms_error          error;
+    ms_error_set(&error, "%s", why);
+    (void)ms_cli_fail(cmd, &error);
+}
+
+/* Other threads may be in the midst of something: nothing is tidied up. */
+static void quit(void *unused)
+{
+    (void)unused;
+    _Exit(EXIT_FAILED);
+}
+
+musec_status ms_cli_open_comm(ms_error *error, const ms_command *cmd, const char *kind,
+                              ms_comm **out)
+{
+    const ms_comm_setup setup = { kind != NULL ? kind : "auto", on_abort, quit, (void *)cmd };
+    return ms_comm_open(error, &setup, out);
 }

@@ -99,6 +99,12 @@ musec_status ms_cli_open(ms_error *error, const char *device, musec_ctx **out);
 /* Returns a status of the library; of a failure, `error` gets the message of the context. */
 musec_status ms_cli_check(ms_error *error, const musec_ctx *ctx, musec_status status);
 
+struct ms_comm;
+/* Opens the communicator of this job's ranks, of a kind (NULL: auto); a job that it ends says why
+ * as `cmd` does. */
+musec_status ms_cli_open_comm(ms_error *error, const ms_command *cmd, const char *kind,
+                              struct ms_comm **out);
+
 /* The stream for a summary: stdout, or stderr if the output file (may be NULL) is stdout itself.
  * To be called before a rename gives the path a new file. */
 FILE *ms_cli_summary(const char *out_path);

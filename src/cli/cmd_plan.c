@@ -363,19 +363,6 @@ done:
     return st;
 }
 
-static void on_abort(void *arg, const char *why)
-{
-    ms_error error;
-    ms_error_set(&error, "%s", why);
-    (void)ms_cli_fail(arg, &error);
-}
-
-static void quit(void *unused)
-{
-    (void)unused;
-    _Exit(EXIT_FAILED);
-}
-
 int cmd_plan(int argc, char **argv)
 {
     const ms_command      *cmd = plan_command();
@@ -395,8 +382,7 @@ int cmd_plan(int argc, char **argv)
 
     if (n < 0) return ms_cli_parsed(n);
     if (check_usage(cmd, &a, &p) != EXIT_OK) return EXIT_USAGE;
-    const ms_comm_setup setup = { a.comm != NULL ? a.comm : "auto", on_abort, quit, (void *)cmd };
-    st                        = ms_comm_open(&e, &setup, &comm);
+    st = ms_cli_open_comm(&e, cmd, a.comm, &comm);
     if (st == MUSEC_OK) {
         st = plan(&e, &a, comm, &p);
         if (st != MUSEC_OK) ms_comm_abort(comm, e.text);

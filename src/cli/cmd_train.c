@@ -4,6 +4,7 @@
  * SIGINT, SIGTERM and SIGHUP let the step at hand finish, or abandon it where it is long, write a
  * checkpoint and leave; a second one (signals.h) ends the program at once. */
 #define _POSIX_C_SOURCE 200809L /* access */
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,9 +31,10 @@ enum {
 };
 
 struct args {
-    const char    *preset, *optimizer, *config, *out, *resume, *comm;
+    const char    *preset, *optimizer, *config, *out, *resume, *comm, *replicas;
     ms_option_list set, data, val_data;
     int            explain, quiet, json;
+    int            n_replicas;             /* as --replicas says: 0 is auto */
     bool           is_auto;                /* --resume auto has found a run */
     const char    *settings[MAX_SETTINGS]; /* by ms_train_field_at(); NULL: not given */
 };
@@ -60,6 +62,8 @@ static const ms_option before[] = {
       "how several processes train one model, where mpirun, srun or the like have started them: "
       "auto is MPI, with NCCL among GPUs where each process has one, or NCCL alone where "
       "MASTER_ADDR is set; tcp needs neither [auto]" },
+    { "replicas", MS_OPT_STR, AT(replicas), "N|no",
+      "groups of ranks that each own all matrices; without --deterministic one a machine [auto]" },
     { "config", MS_OPT_STR, AT(config), "FILE",
       "start from the config.json of another run instead of a preset [none]" },
     { "quiet", MS_OPT_FLAG, AT(quiet), NULL, "print no progress" },
@@ -319,9 +323,22 @@ static bool wants_auto(const struct args *a)
     return a->resume != NULL && strcmp(a->resume, "auto") == 0;
 }
 
-static int check_usage(const ms_command *cmd, const struct args *a)
+static int read_replicas(const ms_command *cmd, struct args *a)
 {
-    if (check_sets(cmd, a) != EXIT_OK) return EXIT_USAGE;
+    char      *end = NULL;
+    const long n   = a->replicas != NULL ? strtol(a->replicas, &end, 10) : 0;
+
+    if (a->replicas == NULL || strcmp(a->replicas, "auto") == 0) return EXIT_OK;
+    a->n_replicas = strcmp(a->replicas, "no") == 0 ? 1 : (int)n;
+    if (a->n_replicas == 1 || (end != a->replicas && *end == '\0' && n > 0 && n <= INT_MAX))
+        return EXIT_OK;
+    return ms_cli_usage(cmd, "--replicas wants a whole number of 1 or more, no or auto, not '%s'",
+                        a->replicas);
+}
+
+static int check_usage(const ms_command *cmd, struct args *a)
+{
+    if (check_sets(cmd, a) != EXIT_OK || read_replicas(cmd, a) != EXIT_OK) return EXIT_USAGE;
     if (wants_auto(a)) {
         if (a->out == NULL)
             return ms_cli_usage(cmd, "--resume auto goes on with the run of --out DIR; ./auto is a "
@@ -460,6 +477,7 @@ static musec_status run(ms_error *e, const struct args *a, const ms_train_config
                                  .began     = ms_process_start_ms(),
                                  .comm      = comm,
                                  .comm_kind = a->comm,
+                                 .replicas  = a->n_replicas,
                                  .log       = speaks ? &log : NULL,
                                  .stop      = stop_request,
                                  .on_open   = speaks ? on_open : NULL,
@@ -494,28 +512,12 @@ static musec_status run(ms_error *e, const struct args *a, const ms_train_config
     }
 done:
     ms_log_end(&log);
-    /* of several ranks: while what they may be sending is still there */
-    if (st != MUSEC_OK) ms_comm_abort(comm, e->text);
+    if (st != MUSEC_OK) ms_comm_abort(comm, e->text); /* while what others may read is there */
     ms_train_close(t);
     return st;
 }
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
-
-static void on_abort(void *arg, const char *why)
-{
-    const ms_command *cmd = arg;
-    ms_error          error;
-    ms_error_set(&error, "%s", why);
-    (void)ms_cli_fail(cmd, &error);
-}
-
-/* Other threads may be in the midst of something: nothing is tidied up. */
-static void quit(void *unused)
-{
-    (void)unused;
-    _Exit(EXIT_FAILED);
-}
 
 /* Decides, for all ranks, whether --resume auto goes on with a run. */
 static musec_status find_begun(ms_error *e, struct args *a, ms_comm *comm)
@@ -551,10 +553,9 @@ done:
 /* Trains on the ranks of this job; a failure of one of several ends the job, and this process. */
 static int train_on_ranks(const ms_command *cmd, struct args *a, ms_error *e)
 {
-    const ms_comm_setup setup = { a->comm != NULL ? a->comm : "auto", on_abort, quit, (void *)cmd };
-    ms_comm            *comm  = NULL;
-    int                 code  = EXIT_OK;
-    musec_status        st    = ms_comm_open(e, &setup, &comm);
+    ms_comm     *comm = NULL;
+    int          code = EXIT_OK;
+    musec_status st   = ms_cli_open_comm(e, cmd, a->comm, &comm);
 
     if (st == MUSEC_OK) {
         st = train(e, a, comm, &code);

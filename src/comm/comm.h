@@ -142,8 +142,8 @@ musec_status ms_comm_add_nccl(ms_error *e, ms_comm *below, ms_device *d, bool in
  * else goes on within the group.  *out is `below` where machines do not have several ranks each,
  * and as many.  Close it before `below`, which is mpi or tcp. */
 musec_status ms_comm_add_replicas(ms_error *e, ms_comm *below, int replicas, ms_comm **out);
-/* How many groups there are; 1: c is no group of a job. */
-int ms_comm_replicas(const ms_comm *c);
+/* How many groups there are (1: c is no group of a job), and the number of this rank's. */
+int ms_comm_replicas(const ms_comm *c, int *mine);
 
 /* Says in words which MPI would be used, "Open MPI v4.1.4, ...", or why there is none (*there is
  * false).  Fails where it is there and cannot be read. */

@@ -213,7 +213,7 @@ done:
 
 musec_status ms_train_deal(ms_error *e, ms_train *t, int **out)
 {
-    ms_comm     *c     = ms_comm_of(&t->setup);
+    ms_comm     *c     = ms_owners_of(t);
     const size_t n     = ms_gpt_n_params(t->gpt);
     double      *cost  = NULL;
     int         *kind  = NULL;
@@ -302,7 +302,7 @@ static void reverse(ms_comm_piece *list, size_t n)
 
 musec_status ms_train_pieces(ms_error *e, ms_train *t)
 {
-    ms_comm     *c = ms_comm_of(&t->setup);
+    ms_comm     *c = ms_owners_of(t);
     const size_t n = ms_gpt_n_params(t->gpt);
     musec_status st;
 
@@ -334,7 +334,7 @@ done:
 /* Begins to send the weights of numbers `first` to end - 1 in the backward order. */
 static musec_status send_weights(ms_error *e, ms_train *t, size_t first, size_t end)
 {
-    ms_comm             *c    = ms_comm_of(&t->setup);
+    ms_comm             *c    = ms_owners_of(t);
     const size_t         left = t->pieces_before[first], right = t->pieces_before[end];
     const ms_comm_piece *list = t->weight_pieces + (t->n_pieces - right);
     int64_t              ticket;
@@ -379,7 +379,7 @@ done:
 
 musec_status ms_train_want_weights(ms_error *e, ms_train *t, size_t n)
 {
-    ms_comm     *c  = ms_comm_of(&t->setup);
+    ms_comm     *c  = ms_owners_of(t);
     musec_status st = MUSEC_OK;
 
     for (; t->weights_here > n; t->weights_here--) {
@@ -397,6 +397,34 @@ musec_status ms_train_finish_weights(ms_error *e, ms_train *t)
     musec_status st;
     TRY(ms_train_begin_weights(e, t));
     TRY(ms_train_want_weights(e, t, 0));
+done:
+    return st;
+}
+
+/* ---- replicas -------------------------------------------------------------------------------- */
+
+musec_status ms_train_choose_replicas(ms_error *e, ms_train *t)
+{
+    ms_comm     *c   = ms_comm_of(&t->setup);
+    const int    n   = t->setup.replicas;
+    const bool   any = n == 0;
+    ms_comm     *group;
+    musec_status st = MUSEC_OK;
+
+    if (n == 1 || (any && (c->size == 1 || t->cfg.deterministic || t->nccl != NULL)))
+        return MUSEC_OK;
+    if (t->cfg.deterministic)
+        return ms_fail(e, MUSEC_EINVAL,
+                       "--replicas %d needs --deterministic no: sums in the order of micro-batches "
+                       "have one owner",
+                       n);
+    if (t->nccl != NULL)
+        return ms_fail(e, MUSEC_ENOTSUP,
+                       "--replicas %d is for --comm mpi and tcp: NCCL's sums know of machines by "
+                       "themselves",
+                       n);
+    TRY(ms_comm_add_replicas(e, c, n, &group));
+    if (group != c) t->group = group;
 done:
     return st;
 }
@@ -465,15 +493,19 @@ musec_status ms_train_describe_ranks(ms_error *e, ms_train *t, char *text, size_
     const char  *note      = t->nccl_note.text;
     double       sum       = 0.0, max;
     int64_t      least     = INT64_MAX;
-    char         idle[128] = "";
-    musec_status st        = MUSEC_OK;
+    char         idle[128] = "", groups[64] = "";
+    ms_comm     *owners = ms_owners_of(t);
+    int          mine   = 0;
+    musec_status st     = MUSEC_OK;
 
     text[0] = '\0';
     if (c->size == 1) return MUSEC_OK;
     TRY(ms_train_check(e, t->ctx, musec_optim_workspace(t->optim, NULL, &state)));
     sum = max = (double)state;
-    TRY(ms_comm_check(e, c, c->ops->all_reduce(c, MS_COMM_SUM, &sum, 1)));
-    TRY(ms_comm_check(e, c, c->ops->all_reduce(c, MS_COMM_MAX, &max, 1)));
+    TRY(ms_comm_check(e, owners, owners->ops->all_reduce(owners, MS_COMM_SUM, &sum, 1)));
+    TRY(ms_comm_check(e, owners, owners->ops->all_reduce(owners, MS_COMM_MAX, &max, 1)));
+    if (owners != c)
+        snprintf(groups, sizeof groups, " in %d replicas", ms_comm_replicas(owners, &mine));
     for (int i = 0; i < t->schedule.n_stages; i++)
         least = ms_min_i64(least, t->schedule.stage[i].micro_batches);
     if (least < c->size)
@@ -482,9 +514,9 @@ musec_status ms_train_describe_ranks(ms_error *e, ms_train *t, char *text, size_
                  (long long)(c->size - least), (long long)least);
     snprintf(
         text, bytes,
-        "ranks: %d by %s%s%.100s%s; the busiest has %.2f of the mean of matrix work and %.2f of "
+        "ranks: %d by %s%s%s%.100s%s; the busiest has %.2f of the mean of matrix work and %.2f of "
         "the optimizer's state%s",
-        c->size, c->ops->name, note[0] != '\0' ? " (NCCL is not used: " : "", note,
+        c->size, c->ops->name, groups, note[0] != '\0' ? " (NCCL is not used: " : "", note,
         note[0] != '\0' ? ")" : "", t->mean_work > 0.0 ? t->busiest / t->mean_work : 1.0,
         sum > 0.0 ? max / sum : 0.0, idle);
 done:

@@ -3,18 +3,31 @@
  * Every rank has all weights, computes the gradients of its own micro-batches (gradients.h), owns
  * some of the parameters, makes the optimizer's step of those, and gets the others' from their
  * owners.  What a rank decides by is the same on all: losses, logits, reports and requests to stop.
- * Rank 0 alone writes files. */
+ * Rank 0 alone writes files.
+ *
+ * Where a run is not deterministic, the ranks of each machine may own all there is among them, as
+ * those of every other one do: replicas (comm/replicas.c).  Then gradients are summed within a
+ * machine and then across, and weights stay within. */
 #ifndef MS_TRAIN_RANKS_H
 #define MS_TRAIN_RANKS_H
 
 #include "comm/comm.h"
-#include "train/train.h"
+#include "train/trainer.h"
 
 /* The ranks of a run; `self` where the setup names none. */
 static inline ms_comm *ms_comm_of(const ms_train_setup *setup)
 {
     return setup->comm != NULL ? setup->comm : ms_comm_self();
 }
+
+/* Those among whom parameters are dealt: the ranks of the run, or of its replica. */
+static inline ms_comm *ms_owners_of(const ms_train *t)
+{
+    return t->group != NULL ? t->group : ms_comm_of(&t->setup);
+}
+
+/* Chooses the replicas: those that were asked for, or those of the machines. */
+musec_status ms_train_choose_replicas(ms_error *e, ms_train *t);
 
 /* Deals n things of these costs to `size` ranks: the most expensive first, each to the rank that
  * has least to do so far.  Things of one kind follow each other where costs are equal, and an
@@ -34,9 +47,8 @@ musec_status ms_train_time_step(ms_error *e, const ms_train *t, const ms_gpt_ten
  * with it and the run is deterministic, the matrices of a call stay together. */
 musec_status ms_train_deal(ms_error *e, ms_train *t, int **out);
 
-/* Lists the pieces of the weights and of the gradients, those of the gradients in the order in which
- * the backward pass completes them, and those of the weights in the reverse order.  On one rank all
- * gradients are one piece. */
+/* Lists the pieces of the gradients, in the order in which the backward pass completes them, and
+ * those of the weights, in the reverse order.  On one rank all gradients are one piece. */
 musec_status ms_train_pieces(ms_error *e, ms_train *t);
 
 /* After a step owners have new weights: all ranks begin to send them, in the order in which a

@@ -27,13 +27,15 @@ musec_status ms_train_save(ms_error *e, ms_train *t)
 {
     const ms_checkpoint_writer writer = { write_model, write_optim, t, ms_train_check_state };
     json_t                    *state;
+    int                        replica = 0;
     musec_status               st;
 
     t->progress.position = ms_mixture_where(t->train);
     st                   = ms_train_finish_weights(e, t);
     if (st != MUSEC_OK) return st;
-    if (!ms_train_writes(t)) { /* hands over what it owns */
-        st = write_optim(e, t, "");
+    if (!ms_train_writes(t)) { /* hands over what it owns, where no other replica does */
+        (void)ms_comm_replicas(ms_owners_of(t), &replica);
+        st = replica == 0 ? write_optim(e, t, "") : MUSEC_OK;
         if (st == MUSEC_OK) t->saved_step = t->progress.step;
         return st;
     }

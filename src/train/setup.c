@@ -209,14 +209,13 @@ musec_status ms_train_build_model(ms_error *e, ms_train *t, int64_t max_tokens)
                        ms_gpt_create(&t->gpt, t->ctx, &t->cfg.model, dtype, max_tokens)));
     TRY(ms_train_deal(e, t, &t->owner));
     TRY(ms_train_pieces(e, t));
-    TRY(ms_async_create(e, ms_comm_of(&t->setup), t->ctx, &t->async));
+    TRY(ms_async_create(e, ms_owners_of(t), t->ctx, &t->async));
     TRY(ms_sums_create(e, t, &t->sums));
     TRY(ms_train_check(e, t->ctx,
                        t->ctx->ops->alloc(t->ctx,
                                           (size_t)ms_train_records(t) * MS_LOSSES * sizeof(double),
                                           (void **)&t->losses)));
-    TRY(ms_train_build_optim(e, &t->cfg, t->gpt, t->ctx, ms_comm_of(&t->setup), t->owner,
-                             &t->optim));
+    TRY(ms_train_build_optim(e, &t->cfg, t->gpt, t->ctx, ms_owners_of(t), t->owner, &t->optim));
 done:
     return st;
 }
@@ -357,6 +356,7 @@ musec_status ms_train_build(ms_error *e, ms_train *t, int64_t max_tokens)
     TRY(open_device_and_data(e, t));
     TRY(check_device(e, t));
     TRY(choose_comm(e, t));
+    TRY(ms_train_choose_replicas(e, t));
     TRY(ms_train_check(e, t->ctx, musec_ctx_set_deterministic(t->ctx, t->cfg.deterministic != 0)));
     if (max_tokens == 0) TRY(ms_train_check_memory(e, t));
     TRY(ms_train_build_model(e, t, max_tokens > 0 ? max_tokens : t->schedule.max_tokens));
@@ -392,6 +392,7 @@ done:
 void ms_train_teardown(ms_train *t)
 {
     ms_train_teardown_model(t);
+    ms_comm_close(t->group);
     ms_comm_forget_device(ms_comm_of(&t->setup));
     ms_comm_close(t->nccl);
     musec_ctx_destroy(t->ctx);

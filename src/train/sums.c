@@ -181,7 +181,7 @@ done:
 /* Sends the bucket of the next pieces up to `end`, of which this rank gets so many bytes. */
 static musec_status send_bucket(ms_error *e, ms_train *t, size_t end, int64_t bytes)
 {
-    ms_comm       *c   = ms_comm_of(&t->setup);
+    ms_comm       *c   = ms_owners_of(t);
     ms_sums       *s   = t->sums;
     round_of_sums *r   = &s->now;
     bucket        *one = &r->ways[r->n_ways];
@@ -241,7 +241,7 @@ done:
 /* Takes the oldest bucket that is on its way; waits for it. */
 static musec_status take_bucket(ms_error *e, ms_train *t)
 {
-    ms_comm       *c   = ms_comm_of(&t->setup);
+    ms_comm       *c   = ms_owners_of(t);
     round_of_sums *r   = &t->sums->now;
     bucket         one = r->ways[0];
     musec_status   st  = MUSEC_OK;

@@ -54,6 +54,7 @@ typedef struct ms_train_setup {
     double          began;      /* clock at the start of the program; 0: that of ms_train_open */
     struct ms_comm *comm;       /* the ranks of the run; NULL: there is one */
     const char     *comm_kind;  /* how they were asked to communicate; NULL: auto */
+    int             replicas;   /* so many (ranks.h), 1: none; 0: one for each machine, if */
     ms_log         *log;        /* NULL: silent */
     ms_stop (*stop)(void *arg); /* asked many times in a step; NULL: never stops */
     /* Called after every step, unless NULL. */

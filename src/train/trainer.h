@@ -26,8 +26,9 @@ struct ms_train {
     ms_train_config cfg;
     ms_schedule     schedule;
     musec_ctx      *ctx;
-    struct ms_comm *nccl;                          /* setup.comm, where this run made it; or NULL */
-    ms_error        nccl_note;                     /* why several ranks with GPUs do not use NCCL */
+    struct ms_comm *nccl;      /* setup.comm, where this run made it; or NULL */
+    struct ms_comm *group;     /* of replicas (ranks.h), where this run made it; or NULL */
+    ms_error        nccl_note; /* why several ranks with GPUs do not use NCCL */
     char            device_note[sizeof(ms_error)]; /* why no better device is used, or "" */
     ms_memory       memory;                        /* of the device, before the model was made */
     bool            made_out;                      /* setup.on_open made the run directory */

@@ -75,6 +75,34 @@ loss=$(sed 's/.*loss \([0-9.]*\).*/\1/' stdout)
 on 3 train "${tiny[@]}" --deterministic no --out several
 check "not deterministic" near 0.0005 "$(sed 's/.*loss \([0-9.]*\).*/\1/' stdout)" "$loss"
 
+# Replicas: the same within rounding, and files of the first of them alone.
+rm -rf several
+on 4 train "${tiny[@]::${#tiny[@]}-1}" --deterministic no --replicas 2 --out several
+check "replicas: $(tail -n 2 stderr)" grep -Eq '^ranks: 4 by (mpi|tcp) in 2 replicas; .* 0\.5[0-9] of the optimizer' stderr
+check "replicas: the loss" near 0.0005 "$(sed 's/.*loss \([0-9.]*\).*/\1/' stdout)" "$loss"
+run train --resume several --steps $((steps + 1)) --quiet
+check "replicas: resumed by one" test "$code" -eq 0
+on 4 train "${tiny[@]}" --replicas 2 --out none
+check "replicas: ordered sums" grep -q '^musec train: .*--replicas 2 needs --deterministic no' stderr
+on 3 train "${tiny[@]}" --deterministic no --replicas 2 --out none
+check "replicas: 3 ranks" grep -q '^musec train: .*3 ranks do not make 2 replicas' stderr
+fails 2 "--replicas wants a whole number of 1 or more, no or auto, not '2x'" train --replicas 2x
+
+# As many as machines, which their names tell apart: of ranks 0 and 2, and of 1 and 3.
+printf '#!/bin/sh\nhostname "machine-$((RANK %% 2))"; exec "$@"\n' >named
+chmod +x named
+if [ "${MUSEC_TEST_LAUNCHER:-mpirun}" != plain ] && [ "$device" = cpu ]; then
+    if unshare --uts ./named true 2>/dev/null; then
+        rm -rf several
+        MUSEC_TEST_LAUNCHER=plain "$MUSEC_SOURCE/tests/tools/on_ranks" 4 unshare --uts ./named "$MUSEC" train \
+            "${tiny[@]::${#tiny[@]}-1}" --deterministic no --comm tcp --out several >stdout 2>stderr
+        check "two machines: $(tail -n 2 stderr)" grep -q '^ranks: 4 by tcp in 2 replicas' stderr
+        check "two machines: the loss" near 0.0005 "$(sed 's/.*loss \([0-9.]*\).*/\1/' stdout)" "$loss"
+    else
+        skip "two machines: no names of machines can be made up here"
+    fi
+fi
+
 # ---- checkpoints know no ranks -----------------------------------------------------------------------
 
 rm -rf one several
