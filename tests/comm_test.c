@@ -290,6 +290,58 @@ TEST(what_lies_apart_goes_through_host_memory)
     musec_ctx_destroy(dev);
 }
 
+static musec_status no_host(ms_device *d, size_t bytes, void **out)
+{
+    (void)bytes;
+    *out = NULL;
+    return ms_fail(&d->error, MUSEC_EINVAL, "nothing goes through host memory");
+}
+
+static void *no_stream(ms_device *d)
+{
+    (void)d;
+    return NULL;
+}
+
+/* A CPU that says that it has memory of its own, and an MPI that is told by a library before it
+ * (tests/tools/cuda_aware.c) to say that it takes that: sums alone go through host memory. */
+TEST(an_mpi_that_takes_memory_of_gpus_gets_it)
+{
+    ms_error              e     = { "" };
+    ms_device            *dev   = check_open("cpu");
+    const ms_device_kind *kind  = dev->kind;
+    ms_device_kind        apart = *kind;
+    char                  text[512];
+    bool                  there = false;
+
+    CHECK_OK_ERR(&e, ms_comm_mpi_describe(&e, text, sizeof text, &there));
+    const bool takes = there && strcmp(comm->ops->name, "mpi") == 0 && comm->size > 1 &&
+                       strstr(text, "it takes memory of GPUs") != NULL;
+    apart.memory     = some_memory;
+    apart.stream     = no_stream;
+    apart.alloc_host = no_host;
+    dev->kind        = &apart;
+    on_device *x     = place(dev);
+    if (takes) {
+        check_pass(x, comm);
+        fill_device(x, comm, true);
+        CHECK_OK(comm, comm->ops->gather(comm, dev, x->pieces, PIECES + 1));
+        take_back(x);
+        for (int64_t i = 0; i < LARGE; i++)
+            CHECK((double)x->host[PIECES * LONGEST + i] == number(PIECES % comm->size, PIECES, i),
+                  "%d", (int)i);
+    }
+    if (comm->size > 1)
+        CHECK_FAILS(&comm->error, comm->ops->reduce(comm, dev, x->pieces, 1), MUSEC_EINVAL,
+                    "nothing goes through host memory");
+    drop_device(x);
+    dev->kind = kind;
+    musec_ctx_destroy(dev);
+    CHECK(takes || getenv("LD_PRELOAD") == NULL ||
+              strstr(getenv("LD_PRELOAD"), "cuda_aware") == NULL,
+          "%s", text);
+}
+
 static const char stub_version[] = "2.99.0"; /* tests/tools/nccl_stub.c */
 
 /* On one rank NCCL is asked for all the same: nothing moves, and what it does is queued.  Since
@@ -314,12 +366,6 @@ TEST_EACH_DEVICE(nccl_moves_what_lies_on_gpus, dev)
     CHECK_FAILS(&c->error, c->ops->reduce(c, dev, &(ms_comm_piece){ dev, 1, MUSEC_BF16, 0 }, 1),
                 MUSEC_ENOTSUP, "bf16");
     ms_comm_close(c);
-}
-
-static void *no_stream(ms_device *d)
-{
-    (void)d;
-    return NULL;
 }
 
 static void identify(ms_device *d, char text[MS_DEVICE_ID])

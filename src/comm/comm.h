@@ -13,7 +13,8 @@
  *
  * Pieces may lie in the memory of a device, behind whose queued work the call comes.  Calls return
  * when the caller's part is done, or by NCCL when it is queued on the device, before what is queued
- * there later.  mpi and tcp bring pieces of a GPU through page-locked host memory (stage.c).
+ * there later.  mpi and tcp bring pieces of a GPU through page-locked host memory (stage.c), unless
+ * the MPI takes memory of GPUs by itself.
  *
  * Failure: a rank that fails calls ms_comm_abort, which ends the job on all ranks with one reason.
  * A rank that dies or stops is noticed by another one, which does the same (mpi.c, tcp.c). */

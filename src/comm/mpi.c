@@ -33,7 +33,9 @@
 #include "comm/comm.h"
 #include "comm/plugin/mpi_plugin.h"
 #include "core/clock.h"
+#include "core/library.h"
 #include "core/size.h"
+#include "core/text.h"
 #include "core/thread.h"
 
 enum {
@@ -53,8 +55,9 @@ typedef struct mpi_comm {
     ms_comm_setup        setup;
     pthread_mutex_t      lock; /* on every call of p */
     pthread_t            watch;
-    bool                 watched; /* that thread runs */
-    int                  end[2];  /* a pipe: closed for writing when the job has ended well */
+    bool                 watched;    /* that thread runs */
+    bool                 takes_gpus; /* MPI reads and writes memory of GPUs by itself */
+    int                  end[2];     /* a pipe: closed for writing when the job has ended well */
     atomic_bool          ending;
 } mpi_comm;
 
@@ -79,13 +82,6 @@ static bool is_missing(const char *said, const char *path)
            strstr(said, "undefined symbol") != NULL || strstr(said, "not found") != NULL;
 }
 
-/* Is it memory?  Without any for a name, the loader does not find a file that is there. */
-static bool is_memory(const char *said)
-{
-    return strstr(said, strerror(ENOMEM)) != NULL || strstr(said, strerror(ENOENT)) != NULL ||
-           strstr(said, "cannot create") != NULL || strstr(said, " map ") != NULL;
-}
-
 /* Opens libmusec_mpi.so; its MPI opens libraries of its own, which look for MPI's symbols among
  * those of the whole process. */
 static musec_status open_library(ms_error *e, void **library, const ms_mpi_plugin **out)
@@ -107,7 +103,7 @@ static musec_status open_library(ms_error *e, void **library, const ms_mpi_plugi
         if (*library != NULL || by_loader || (said = dlerror()) == NULL) continue;
         if (!is_missing(said, path))
             return ms_fail(e, MUSEC_EIO, "%s cannot be opened%s: %s", path,
-                           is_memory(said) ? " for want of memory" : "", said);
+                           ms_library_is_memory(said, true) ? " for want of memory" : "", said);
         snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, said);
     }
     if (*library == NULL)
@@ -125,6 +121,24 @@ static musec_status open_library(ms_error *e, void **library, const ms_mpi_plugi
                    "libmusec_mpi.so is of another version of musec: build it again");
 }
 
+/* Asks the open MPI whether it is CUDA-aware, by the functions that Open MPI and its kin, or MPICH
+ * and its, have for that; one that has neither is not. */
+static bool takes_gpu_memory(void)
+{
+    enum { CUDA = 0 }; /* MPIX_GPU_SUPPORT_CUDA */
+    void *const all           = dlopen(NULL, RTLD_NOW);
+    void *const open_mpi      = all != NULL ? dlsym(all, "MPIX_Query_cuda_support") : NULL;
+    void *const mpich         = all != NULL ? dlsym(all, "MPIX_GPU_query_support") : NULL;
+    int (*ask)(void)          = NULL;
+    int (*ask_of)(int, int *) = NULL;
+    int takes                 = 0;
+
+    memcpy(&ask, &open_mpi, sizeof ask);
+    memcpy(&ask_of, &mpich, sizeof ask_of);
+    if (ask != NULL) return ask() != 0;
+    return ask_of != NULL && ask_of(CUDA, &takes) == 0 && takes != 0;
+}
+
 musec_status ms_comm_mpi_describe(ms_error *e, char *text, size_t bytes, bool *there)
 {
     const ms_mpi_plugin *p       = NULL;
@@ -136,6 +150,7 @@ musec_status ms_comm_mpi_describe(ms_error *e, char *text, size_t bytes, bool *t
     if (st == MUSEC_EIO) return ms_fail(e, st, "%s", absent.text);
     snprintf(text, bytes, "%s", absent.text);
     if (*there) p->describe(text, (int)ms_min_i64((int64_t)bytes, 1 << 20));
+    if (*there && takes_gpu_memory()) ms_text_append(text, bytes, "; it takes memory of GPUs");
     return MUSEC_OK; /* it stays open: an MPI that was opened does not like to be closed */
 }
 
@@ -258,6 +273,19 @@ done:
     return st;
 }
 
+/* Must data on d go through host memory?  Where MPI takes them as they are, they are there when the
+ * work that is queued is done; and what it has brought is there for what is queued next. */
+static musec_status is_staged(ms_comm *c, ms_device *d, bool *out)
+{
+    musec_status st = MUSEC_OK;
+
+    *out = ms_comm_is_apart(d) && !of(c)->takes_gpus;
+    if (!ms_comm_is_apart(d) || *out) return MUSEC_OK;
+    (void)d->kind->stream(d); /* makes it the current device */
+    st = d->ops->sync(d);
+    return st == MUSEC_OK ? MUSEC_OK : ms_fail(&c->error, st, "%s", d->error.text);
+}
+
 static musec_status mpi_reduce(ms_comm *c, ms_device *d, const ms_comm_piece *pieces, size_t n)
 {
     return ms_comm_is_apart(d) ? ms_stage_reduce(c, d, pieces, n)
@@ -266,10 +294,12 @@ static musec_status mpi_reduce(ms_comm *c, ms_device *d, const ms_comm_piece *pi
 
 static musec_status mpi_gather(ms_comm *c, ms_device *d, const ms_comm_piece *pieces, size_t n)
 {
-    calls        all = { .n = 0 };
-    musec_status st  = MUSEC_OK;
+    calls        all    = { .n = 0 };
+    bool         staged = false;
+    musec_status st     = MUSEC_OK;
 
-    if (ms_comm_is_apart(d)) return ms_stage_gather(c, d, pieces, n);
+    TRY(is_staged(c, d, &staged));
+    if (staged) return ms_stage_gather(c, d, pieces, n);
     for (size_t i = 0; i < n; i++)
         TRY(add_work(of(c), &all,
                      &(work){ .kind = BROADCAST,
@@ -287,10 +317,12 @@ done:
  * earlier place of the list, so none waits in a circle. */
 static musec_status mpi_pass(ms_comm *c, ms_device *d, const ms_comm_transfer *list, size_t n)
 {
-    calls        all = { .n = 0 };
-    musec_status st  = MUSEC_OK;
+    calls        all    = { .n = 0 };
+    bool         staged = false;
+    musec_status st     = MUSEC_OK;
 
-    if (ms_comm_is_apart(d)) return ms_stage_pass(c, d, list, n);
+    TRY(is_staged(c, d, &staged));
+    if (staged) return ms_stage_pass(c, d, list, n);
     for (size_t i = 0; i < n; i++) {
         const ms_comm_transfer *t = &list[i];
         if (t->from == t->to || (t->from != c->rank && t->to != c->rank)) continue;
@@ -533,6 +565,7 @@ musec_status ms_comm_open_mpi(ms_error *e, const ms_comm_setup *setup, const ms_
     started = true;
     TRY(ms_comm_check(e, &m->base, check_code(m, code, "start")));
     TRY(check_ranks(e, m, ranks, serialized));
+    m->takes_gpus = takes_gpu_memory();
     if (m->base.size > 1) {
         if (pipe(m->end) != 0 || ms_thread_start(&m->watch, watch, m) != 0)
             TRY(ms_fail(e, MUSEC_ENOMEM, "no thread can be started to watch over the ranks"));

@@ -19,6 +19,7 @@
 #include "comm/comm.h"
 #include "comm/nccl_api.h"
 #include "core/clock.h"
+#include "core/library.h"
 #include "core/size.h"
 
 enum {
@@ -41,24 +42,6 @@ static nccl_comm *of(ms_comm *c) { return (nccl_comm *)c; }
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
-static void *open_first(void)
-{
-    static const char *const places[] = { "",
-                                          "/usr/local/cuda/lib64/",
-                                          "/usr/local/cuda/lib/",
-                                          "/opt/cuda/lib64/",
-                                          "/usr/lib/x86_64-linux-gnu/",
-                                          "/usr/lib/aarch64-linux-gnu/" };
-    void                    *library  = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
-    char                     path[128];
-
-    for (size_t i = 0; i < COUNT(places) && library == NULL; i++) {
-        snprintf(path, sizeof path, "%slibnccl.so.2", places[i]);
-        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    }
-    return library;
-}
-
 static bool find(void *library, const char *name, void *to, ms_error *why)
 {
     void *found = dlsym(library, name);
@@ -80,8 +63,15 @@ static bool find_all(void *library, ms_nccl_api *api, ms_error *why)
 /* NULL: it is not there or too old, and `why` says so.  It stays open until the program ends. */
 static void *open_library(ms_nccl_api *api, int *version, ms_error *why)
 {
-    void *library = open_first();
-    *version      = 0;
+    static const char *const names[] = { "libnccl.so.2", NULL };
+    char                     said[MS_LIBRARY_SAID];
+    void                    *library = ms_library_open_first(names, said);
+
+    *version = 0;
+    if (said[0] != '\0') {
+        ms_error_set(why, "libnccl.so.2 cannot be opened for want of memory: %s", said);
+        return NULL;
+    }
     if (library == NULL) {
         ms_error_set(why, "libnccl.so.2 was not found: install NCCL 2.14 or later, or put its "
                           "directory into LD_LIBRARY_PATH");

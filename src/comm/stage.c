@@ -121,37 +121,32 @@ done:
     return st;
 }
 
-musec_status ms_stage_reduce(ms_comm *c, ms_device *d, const ms_comm_piece *pieces, size_t n)
+/* A sum takes what every rank has to the owner, and a gather what the owner has to all others. */
+static musec_status bring_pieces(ms_comm *c, ms_device *d, direction what,
+                                 const ms_comm_piece *pieces, size_t n)
 {
     struct ms_stage *s;
     musec_status     st;
 
     TRY(stage_of(c, d, &s));
     for (size_t i = 0; i < n; i++) {
-        const part one = { .device = pieces[i].data,
-                           .out    = true,
-                           .in     = pieces[i].owner == c->rank };
-        TRY(add(c, s, REDUCE, one, &pieces[i], bytes_of(&pieces[i])));
+        const bool mine = pieces[i].owner == c->rank, sum = what == REDUCE;
+        const part one = { .device = pieces[i].data, .out = sum || mine, .in = sum ? mine : !mine };
+        TRY(add(c, s, what, one, &pieces[i], bytes_of(&pieces[i])));
     }
-    TRY(flush(c, s, REDUCE));
+    TRY(flush(c, s, what));
 done:
     return st;
 }
 
+musec_status ms_stage_reduce(ms_comm *c, ms_device *d, const ms_comm_piece *pieces, size_t n)
+{
+    return bring_pieces(c, d, REDUCE, pieces, n);
+}
+
 musec_status ms_stage_gather(ms_comm *c, ms_device *d, const ms_comm_piece *pieces, size_t n)
 {
-    struct ms_stage *s;
-    musec_status     st;
-
-    TRY(stage_of(c, d, &s));
-    for (size_t i = 0; i < n; i++) {
-        const bool mine = pieces[i].owner == c->rank;
-        const part one  = { .device = pieces[i].data, .out = mine, .in = !mine };
-        TRY(add(c, s, GATHER, one, &pieces[i], bytes_of(&pieces[i])));
-    }
-    TRY(flush(c, s, GATHER));
-done:
-    return st;
+    return bring_pieces(c, d, GATHER, pieces, n);
 }
 
 musec_status ms_stage_pass(ms_comm *c, ms_device *d, const ms_comm_transfer *list, size_t n)

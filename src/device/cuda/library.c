@@ -1,63 +1,17 @@
 /* library.c - CUDA's libraries: opening them at their first use, and preloading. */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "core/library.h"
 #include "core/thread.h"
 #include "device/cuda/cuda.h"
-
-enum { SAID = 512 };
-
-/* Where installers put libraries without telling the dynamic loader. */
-static const char *const places[] = { "",
-                                      "/usr/local/cuda/lib64/",
-                                      "/usr/local/cuda/lib/",
-                                      "/opt/cuda/lib64/",
-                                      "/usr/lib/x86_64-linux-gnu/",
-                                      "/usr/lib/aarch64-linux-gnu/" };
-
-/* What the loader says has no code but words.  Is it memory?  `there`: the file is there, so if it
- * is not found, there was no memory for its name. */
-static bool is_memory(const char *said, bool there)
-{
-    return strstr(said, strerror(ENOMEM)) != NULL || strstr(said, "cannot create") != NULL ||
-           strstr(said, " map ") != NULL || (there && strstr(said, strerror(ENOENT)) != NULL);
-}
-
-/* What the process has loaded comes first, the newest of it: PyTorch brings libraries of its own,
- * and a second version of one would be hundreds of megabytes more.  Returns NULL where none is
- * found, and where one is there but the memory for it is not: then `said` is what the loader says,
- * for another version would not give the same bits. */
-static void *open_first(const char *const *names, char said[SAID])
-{
-    char        path[512];
-    void       *library = NULL;
-    const char *words;
-    said[0] = '\0';
-    for (size_t n = 0; names[n] != NULL && library == NULL; n++)
-        library = dlopen(names[n], RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-    for (size_t n = 0; names[n] != NULL && library == NULL; n++)
-        for (size_t i = 0; i < COUNT(places) && library == NULL; i++) {
-            snprintf(path, sizeof path, "%s%s", places[i], names[n]);
-            if (places[i][0] != '\0' && access(path, F_OK) != 0) continue;
-            library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-            if (library != NULL || (words = dlerror()) == NULL) continue;
-            if (!is_memory(words, places[i][0] != '\0' && strncmp(words, path, strlen(path)) == 0))
-                continue;
-            snprintf(said, SAID, "%s", words);
-            return NULL;
-        }
-    return library;
-}
 
 musec_status ms_cuda_library_open(ms_error *e, const char *purpose, const char *const *names,
                                   const ms_cuda_symbol *symbols, size_t n_symbols, void **out)
 {
-    char  said[SAID];
-    void *library = open_first(names, said);
+    char  said[MS_LIBRARY_SAID];
+    void *library = ms_library_open_first(names, said);
     *out          = NULL;
     if (said[0] != '\0')
         return ms_fail(e, MUSEC_ENOMEM, "%s cannot be opened for want of memory: %s", names[0],
@@ -100,9 +54,10 @@ static void *preload(void *arg)
 {
     const ms_cuda *c = arg;
     const size_t   n = c->capability == MS_CUDA_CHIP_DNN ? COUNT(preloaded) : 1;
-    char           said[SAID];
+    char           said[MS_LIBRARY_SAID];
     for (size_t i = 0; i < n; i++)
-        (void)open_first(preloaded[i], said); /* who needs one opens it again, and says why not */
+        (void)ms_library_open_first(preloaded[i],
+                                    said); /* who needs one opens it again, and says why not */
     return NULL;
 }
 
