@@ -255,7 +255,8 @@ static musec_status find_rates(ms_error *e, const struct args *a, const ms_train
                           &from));
         snprintf(source, SOURCE, "%s", from);
     } else if (!isnan(a->tokens_s)) {
-        p->machine = (ms_scaling_machine){ .token_ms = 1e3 / a->tokens_s };
+        p->machine  = (ms_scaling_machine){ .token_ms = 1e3 / a->tokens_s };
+        p->job.gpus = strcmp(cfg->device, "cpu") != 0; /* whatever this machine has */
         snprintf(source, SOURCE, "given");
     } else {
         ms_log_progress(&log, "measuring");

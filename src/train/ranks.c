@@ -11,6 +11,7 @@
 #include "core/sha256.h"
 #include "core/size.h"
 #include "optim/optim.h"
+#include "train/sums.h"
 #include "train/trainer.h"
 
 enum { BUCKETS = 16 }; /* of the gradients that a rank sends in a round, and of all weights */
@@ -266,14 +267,15 @@ static void add_piece(ms_train *t, const ms_gpt_tensor *p, int64_t first, int64_
     t->grad_pieces[t->n_pieces++] = piece;
 }
 
-/* Bytes of a bucket: some sixteen of what a rank sends in a round, none of them tiny, and of what
- * comes in several at a time. */
+/* Bytes of a bucket: a sixteenth of what a rank sends in a round, not tiny, and so little that
+ * several may come in at a time.  Where nothing goes on meanwhile, as much as may come in. */
 static int64_t choose_bucket(const ms_train *t, int size)
 {
     const int64_t least = (int64_t)64 << 10, most = (int64_t)8 << 20;
     int64_t       all = 0;
     for (size_t i = 0; i < t->n_pieces; i++)
         all += t->grad_pieces[i].n * (int64_t)ms_dtype_bytes(t->grad_pieces[i].dtype);
+    if (ms_comm_is_apart(t->ctx)) return t->cfg.deterministic ? MS_SUMS_INBOX : INT64_MAX / size;
     return ms_max_i64(least, ms_min_i64(most, all / size * (size - 1) / BUCKETS));
 }
 
@@ -364,7 +366,7 @@ musec_status ms_train_begin_weights(ms_error *e, ms_train *t)
     t->weights_here  = n;
     for (size_t i = 0; i < n; i++)
         all += weight_bytes(t, i);
-    const int64_t most = ms_max_i64(t->bucket, all / BUCKETS);
+    const int64_t most = ms_async_overlaps(t->async) ? ms_max_i64(t->bucket, all / BUCKETS) : all;
     for (size_t end = n, first = n; first-- > 0;) {
         bytes += weight_bytes(t, first);
         if (first > 0 && bytes + weight_bytes(t, first - 1) <= most) continue;

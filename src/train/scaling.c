@@ -80,7 +80,8 @@ static musec_status deal(ms_error *e, const ms_scaling_job *job, int64_t ranks, 
     }
     const double others = (double)(ranks - 1) / (double)ranks;
     d->bucket           = fmax(bucket_min, fmin(bucket_max, d->all_bytes * others / BUCKETS));
-    d->last             = elements(&job->params[job->model->tied ? n - 1 : 0]) * f32 / d->all_bytes;
+    if (job->gpus) d->bucket = inbox;
+    d->last = elements(&job->params[job->model->tied ? n - 1 : 0]) * f32 / d->all_bytes;
 done:
     free(owner);
     free(kind);
@@ -211,7 +212,7 @@ static cost gradients(const ms_scaling_job *job, const ms_scaling_machine *m, co
     if (!job->deterministic) { /* what each rank has accumulated, once */
         const double bytes = d->all_bytes - d->split_bytes - least(d->bytes, d->n);
         if (job->gpus)
-            one = tree(m, n, bytes, fmax(ceil(d->all_pieces / WINDOW), ceil(bytes / d->bucket)));
+            one = tree(m, n, bytes, ceil(d->all_pieces / WINDOW));
         else
             one = round_of(m, d, n, n, false);
         if (job->gpus) one.add_ms = bytes * m->add_ms_byte;
@@ -231,10 +232,12 @@ static cost gradients(const ms_scaling_job *job, const ms_scaling_machine *m, co
     return sum;
 }
 
-static cost weights(const ms_scaling_machine *m, const dealt *d, int64_t ranks)
+static cost weights(const ms_scaling_job *job, const ms_scaling_machine *m, const dealt *d,
+                    int64_t ranks)
 {
-    const double bytes   = d->all_bytes - d->split_bytes - least(d->bytes, d->n);
-    const double buckets = ceil(d->all_bytes / fmax(d->bucket, d->all_bytes / BUCKETS));
+    const double bytes = d->all_bytes - d->split_bytes - least(d->bytes, d->n);
+    const double buckets =
+        job->gpus ? 1.0 : ceil(d->all_bytes / fmax(d->bucket, d->all_bytes / BUCKETS));
     if (ranks == 1) return (cost){ 0 };
     return tree(m, ranks, bytes, fmax(ceil(d->all_pieces / WINDOW), buckets));
 }
@@ -332,7 +335,7 @@ static musec_status fill(ms_error *e, const ms_scaling_job *job, const ms_scalin
     out->optim_ms      = out->matrix_ms + d.split_ms;
     out->largest_ms    = d.largest_ms;
     grads              = gradients(job, m, &d, out, pass * 2.0 / 3.0, &left);
-    sent               = weights(m, &d, ranks);
+    sent               = weights(job, m, &d, ranks);
     agree              = agreements(job, m, out);
     out->grad_bytes    = grads.bytes;
     out->weight_bytes  = sent.bytes;

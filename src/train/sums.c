@@ -11,8 +11,6 @@
 #include "train/ranks.h"
 #include "train/trainer.h"
 
-#define INBOX ((int64_t)32 << 20) /* bytes that an owner takes at a time, if no piece needs more */
-
 enum { ON_THE_WAY = 16 }; /* buckets */
 
 typedef struct bucket {
@@ -189,7 +187,7 @@ static musec_status send_bucket(ms_error *e, ms_train *t, size_t end, int64_t by
     musec_status   st  = MUSEC_OK;
 
     if (s->used + bytes > s->capacity)
-        TRY(take_inbox(e, s, ms_max_i64(bytes, ms_min_i64(INBOX, ON_THE_WAY * t->bucket))));
+        TRY(take_inbox(e, s, ms_max_i64(bytes, ms_min_i64(MS_SUMS_INBOX, ON_THE_WAY * t->bucket))));
     at   = s->inbox != NULL ? s->inbox + s->used : NULL;
     *one = (bucket){ .first = r->next, .end = end, .inbox = at };
     s->used += bytes;

@@ -18,6 +18,9 @@
 
 #include "train/train.h"
 
+/* Bytes that an owner takes at a time, if no piece needs more. */
+#define MS_SUMS_INBOX ((int64_t)32 << 20)
+
 typedef struct ms_sums ms_sums;
 
 /* The memory of sums on this rank, over all stages of a run; 0 if no step has several rounds. */
