@@ -32,10 +32,9 @@ enum {
 struct args {
     const char    *preset, *optimizer, *config, *out, *resume, *comm, *replicas;
     ms_option_list set, data, val_data;
-    int            explain, quiet, json;
-    int            n_replicas;             /* as --replicas says: 0 is auto */
-    bool           is_auto;                /* --resume auto has found a run */
-    const char    *settings[MAX_SETTINGS]; /* by ms_train_field_at(); NULL: not given */
+    int            explain, quiet, json, n_replicas; /* of --replicas 0 is auto */
+    bool           is_auto;                          /* --resume auto has found a run */
+    const char    *settings[MAX_SETTINGS];           /* by ms_train_field_at(); NULL: not given */
 };
 
 static const char default_preset[] = "pico", default_optimizer[] = "soft-musec";
@@ -325,15 +324,15 @@ static bool wants_auto(const struct args *a)
 
 static int read_replicas(const ms_command *cmd, struct args *a)
 {
-    char      *end = NULL;
-    const long n   = a->replicas != NULL ? strtol(a->replicas, &end, 10) : 0;
+    const char *text = a->replicas != NULL ? a->replicas : "auto";
+    const bool  word = strcmp(text, "no") == 0 || strcmp(text, "auto") == 0;
+    char       *end  = NULL;
+    const long  n    = strtol(text, &end, 10);
 
-    if (a->replicas == NULL || strcmp(a->replicas, "auto") == 0) return EXIT_OK;
-    a->n_replicas = strcmp(a->replicas, "no") == 0 ? 1 : (int)n;
-    if (a->n_replicas == 1 || (end != a->replicas && *end == '\0' && n > 0 && n <= INT_MAX))
-        return EXIT_OK;
+    a->n_replicas = word ? text[0] == 'n' : (int)n;
+    if (word || (end != text && *end == '\0' && n > 0 && n <= INT_MAX)) return EXIT_OK;
     return ms_cli_usage(cmd, "--replicas wants a whole number of 1 or more, no or auto, not '%s'",
-                        a->replicas);
+                        text);
 }
 
 static int check_usage(const ms_command *cmd, struct args *a)

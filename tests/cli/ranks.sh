@@ -88,7 +88,9 @@ on 4 train "${tiny[@]}" --replicas 2 --out none
 check "replicas: ordered sums" grep -q '^musec train: .*--replicas 2 needs --deterministic no' stderr
 on 3 train "${tiny[@]}" --deterministic no --replicas 2 --out none
 check "replicas: 3 ranks" grep -q '^musec train: .*3 ranks do not make 2 replicas' stderr
-fails 2 "--replicas wants a whole number of 1 or more, no or auto, not '2x'" train --replicas 2x
+for n in 2x 1x 0; do
+    fails 2 "--replicas wants a whole number of 1 or more, no or auto, not '$n'" train --replicas $n
+done
 
 # As many as machines, which their names tell apart: of ranks 0 and 2, and of 1 and 3.
 printf '#!/bin/sh\nhostname "machine-$((RANK %% 2))"; exec "$@"\n' >named
