@@ -263,9 +263,9 @@ TEST_EACH_DEVICE(a_loan_is_the_workspace_of_a_step, dev)
     rig want = rig_make(dev, "soft-musec", options, MUSEC_F32, model, COUNT(model), 7);
     rig got  = rig_make(own, "soft-musec", options, MUSEC_F32, model, COUNT(model), 7);
     rig_steps(&want, 0, 7);
-    rig_steps(&got, 0, 2);
+    rig_steps(&got, 0, 3); /* the first report takes what a GPU's decompositions keep */
     CHECK_OK(own, musec_ctx_trim(own));
-    for (int t = 2; t < 7; t++) {
+    for (int t = 3; t < 7; t++) {
         const bool    reports = (t + 1) % 3 == 0;
         const int64_t calls = p.calls, out = p.out;
         if (t > 3) { /* step 3 has shown its size */
@@ -276,7 +276,7 @@ TEST_EACH_DEVICE(a_loan_is_the_workspace_of_a_step, dev)
         CHECK(loan.is_out == (t > 3 && !reports), "step %d: is_out %d", t, loan.is_out);
         CHECK(loan.was_out == loan.is_out, "step %d: was_out %d", t, loan.was_out);
         loan.was_out = 0;
-        CHECK(p.calls == calls + (t <= 3 || reports), "step %d: %lld calls", t,
+        CHECK(p.calls == calls + (t == 3 || reports), "step %d: %lld calls", t,
               (long long)(p.calls - calls));
         if (t == 3) loan.bytes = p.last;
         CHECK_OK(own, musec_ctx_trim(own));

@@ -379,6 +379,12 @@ static uint64_t check_repeats(ms_device *dev, const struct rule *rule)
     return launched;
 }
 
+/* Are the sizes of its updates divided by norms, by default?  Each step sends numbers for that. */
+static bool divides_by_norms(const char *optimizer)
+{
+    return strcmp(optimizer, "adamuon") == 0 || strcmp(optimizer, "muonh") == 0;
+}
+
 TEST(steps_that_repeat_become_graphs_of_the_same_bits)
 {
     static const struct rule by_norm = { "soft-musec", "ns-mode=fast shape-rule=fixed-rms" };
@@ -388,8 +394,8 @@ TEST(steps_that_repeat_become_graphs_of_the_same_bits)
     for (size_t i = 0; i < COUNT(rules); i++) {
         if (strstr(rules[i].options, "momentum-dtype") != NULL) continue;
         const uint64_t launched = check_repeats(dev, &rules[i]);
-        CHECK(launched >= 4, "%s %s: %llu graphs in %d steps", rules[i].name, rules[i].options,
-              (unsigned long long)launched, REPEATS);
+        CHECK(launched >= 4 || divides_by_norms(rules[i].name), "%s %s: %llu graphs in %d steps",
+              rules[i].name, rules[i].options, (unsigned long long)launched, REPEATS);
     }
     CHECK(check_repeats(dev, &by_norm) == 0, "a graph of updates that are divided by norms");
     musec_ctx_destroy(dev);

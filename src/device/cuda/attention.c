@@ -1,16 +1,13 @@
 /* attention.c - attention: which implementation computes it.
  *
- * Kernels of our own for Hopper come first (16-bit heads of 64 or 128): the gradient's take two
- * thirds of cuDNN's time and add in a fixed order, the forward ones are faster where queries see at
- * most OWN_REACH keys (bench/results/h200.md).  Then cuDNN is used where it supports the operands,
- * else kernels for the tensor cores of any chip, else those for any operands.  All store the same
- * logsumexp, so the gradient need not be computed by the implementation that computed the
- * output. */
+ * Kernels of our own for Hopper come first (16-bit heads of 64 or 128): they add in a fixed order
+ * and take no more time than cuDNN (bench/results/h200.md).  Then cuDNN is used where it supports the
+ * operands, as with a negative scale, else kernels for the tensor cores of any chip, else those for
+ * any operands.  All store the same logsumexp, so the gradient need not be computed by the
+ * implementation that computed the output. */
 #include <assert.h>
 
 #include "device/cuda/cuda.h"
-
-enum { OWN_REACH = 2048 };
 
 static bool is_like(ms_mat x, ms_mat y)
 {
@@ -40,10 +37,9 @@ static musec_status cuda_attention(ms_device *d, ms_attn a, ms_mat q, ms_mat k, 
     assert(is_attention(&x) && max_logit.count == q.count);
     if (is_empty(q)) return MUSEC_OK;
     TRY(ms_cuda_attention_wgmma_supports(d, &x, &by_wgmma));
-    if (by_wgmma && ms_cuda_attn_reach(&x) <= OWN_REACH) return ms_cuda_attention_wgmma(d, &x);
+    if (by_wgmma) return ms_cuda_attention_wgmma(d, &x);
     TRY(ms_cuda_attention_dnn_supports(d, &x, false, &by_dnn));
     if (by_dnn) return ms_cuda_attention_dnn(d, &x);
-    if (by_wgmma) return ms_cuda_attention_wgmma(d, &x);
     if (ms_cuda_attention_mma_supports(d, &x, false)) return ms_cuda_attention_mma(d, &x);
     return ms_cuda_attention_fallback(d, &x);
 done:

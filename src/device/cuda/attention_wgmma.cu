@@ -3,8 +3,9 @@
  * A block has QUERIES queries of a head, a warpgroup 64 of them, and walks over the keys that they
  * see in tiles of KEYS, from the last to the first:
  *     S = Q K^T,  P = exp2(rate (S - m)),  O <- O exp2(rate (m' - m)) + P V,
- * m being the largest product so far of a row and m' the one before.  Products are summed in
- * float32, P is rounded to the operands' dtype and stays in registers.  The tensor cores work while
+ * m being the largest product so far of a row and m' the one before; but m stays as it is until a
+ * weight would exceed 2^8, so that O is hardly ever scaled.  Products are summed in float32, P is
+ * rounded to the operands' dtype and stays in registers.  The tensor cores work while
  * weights are computed: a warpgroup issues S of the next keys together with P V of the last ones,
  * and the other warpgroup's products run too.  That the two take turns, as in the gradient, gains
  * nothing here.
@@ -41,6 +42,7 @@ struct forward_args {
     attn_job j;
     exponent e;
     float    scale, cap; /* of logits; the softcap or 0 */
+    float    slack;      /* how far products may exceed the one whose weight is 1 */
     int      blocks;     /* of queries, of a head */
     int     *begun;      /* items of work so far */
 };
@@ -64,6 +66,7 @@ struct forward_smem : pipeline {
 struct row_state {
     int   lowest[2], own[2]; /* the keys that it sees; none if own < lowest */
     float top[2], sum[2];    /* largest product; the thread's share of the sum of weights */
+    float from[2];           /* the product whose weight is 1 */
 };
 
 /* Returns the number of the next item of work, to a whole warp, or -1. */
@@ -197,13 +200,17 @@ static __device__ inline void online_softmax(const forward_args &f, float (&s)[K
 #pragma unroll
         for (int j = 0; j < KEYS / 8; j++)
             top = max_nan(top, max_nan(s[4 * j + 2 * h], s[4 * j + 2 * h + 1]));
-        top = max_nan(top, __shfl_xor_sync(ALL_LANES, top, 1));
-        top = max_nan(top, __shfl_xor_sync(ALL_LANES, top, 2));
+        top              = max_nan(top, __shfl_xor_sync(ALL_LANES, top, 1));
+        top              = max_nan(top, __shfl_xor_sync(ALL_LANES, top, 2));
+        const float was  = m.from[h];
+        const bool  same = top <= was + f.slack;
+        const float now  = same ? was : top;
         /* nothing is seen yet: any finite number will do */
-        const float from = top == -CUDART_INF_F ? 0.0f : top;
+        const float from = now == -CUDART_INF_F ? 0.0f : now;
         const float base = CAP ? cap_logit(f.e, from, share) : f.e.rate * from;
-        old[h]           = weight_of<CAP>(f.e, m.top[h], base, share);
+        old[h]           = same ? 1.0f : weight_of<CAP>(f.e, was, base, share);
         m.top[h]         = top;
+        m.from[h]        = now;
 #pragma unroll
         for (int j = 0; j < KEYS / 8; j++)
 #pragma unroll
@@ -253,6 +260,7 @@ static __device__ inline item item_of(const forward_args &f, int n, int group, u
         i.m.own[h]      = seen.last;
         i.m.top[h]      = -CUDART_INF_F;
         i.m.sum[h]      = 0.0f;
+        i.m.from[h]     = -CUDART_INF_F;
     }
     return i;
 }
@@ -280,7 +288,7 @@ static __device__ inline void finish(const forward_args &f, const float (&o)[HEA
         sum += __shfl_xor_sync(ALL_LANES, sum, 2);
         factor[h]         = 1.0f / sum;
         most              = max_nan(most, i.m.top[h]);
-        const float logit = f.scale * i.m.top[h];
+        const float logit = f.scale * i.m.from[h];
         const float z     = CAP ? f.cap * tanhf(logit / f.cap) : logit;
         if (me % 4 == 0 && row + 8 * h < f.j.rows)
             ((float *)f.j.lse.data)[i.b.head * f.j.lse.stride + row + 8 * h] = z + logf(sum);
@@ -359,7 +367,7 @@ static __device__ inline void make_rows(const forward_args &f, const forward_sme
         values.advance(2);
         if (ends)
             finish<T, HEAD, CAP>(f, o, done, group, me);
-        else
+        else if (__any_sync(ALL_LANES, old[0] != 1.0f || old[1] != 1.0f))
             scale_rows(o, old);
         is_first = ends;
         fence_accumulators(o); /* scaled here, not between the MMAs */
@@ -460,6 +468,7 @@ static musec_status launch(ms_device *d, const ms_cuda_attn *x, const CUtensorMa
     f.scale              = (float)f.j.scale;
     f.cap                = (float)f.j.softcap;
     f.blocks             = (f.j.rows - 1) / QUERIES + 1;
+    f.slack              = f.cap > 0.0f ? 0.0f : 8.0f / f.e.rate;
     f.begun              = begun;
     const int          n = f.blocks * f.j.heads, most = cuda->sm_count;
     const musec_status st =

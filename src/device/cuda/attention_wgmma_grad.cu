@@ -111,10 +111,18 @@ static musec_status kernels_usable(ms_device *d, bool *usable)
     return is_usable(d, MS_CUDA_ATTENTION_GRAD, all, 8, by_key<128>::BYTES, usable);
 }
 
+/* Returns how many rows back a query sees at most. */
+static int64_t reach_of(const ms_cuda_attn *x)
+{
+    int64_t rows = x->q.rows - 1;
+    if (x->a.longest > 0 && x->a.longest - 1 < rows) rows = x->a.longest - 1;
+    return x->a.window < rows ? x->a.window : rows;
+}
+
 static int64_t heads_at_once(const ms_cuda_attn *x)
 {
     const int64_t most =
-        (int64_t)((uint64_t)MS_ATTN_DS_MAX / ms_attn_ds_bytes(x->q.rows, ms_cuda_attn_reach(x)));
+        (int64_t)((uint64_t)MS_ATTN_DS_MAX / ms_attn_ds_bytes(x->q.rows, reach_of(x)));
     if (most == 0) return 0;
     const int64_t times = (x->q.count - 1) / most + 1;
     return (x->q.count - 1) / times + 1;
@@ -189,7 +197,7 @@ musec_status ms_cuda_attention_wgmma_grad(ms_device *d, const ms_cuda_attn *x)
     const ms_mat  *of[4] = { &x->q, &x->k, &x->v, &x->dout };
     const ms_cuda *cuda  = ms_cuda_of(d);
     const ms_mark  mark  = ms_arena_mark(&d->scratch);
-    const int64_t  rows = x->q.rows, reach = ms_cuda_attn_reach(x);
+    const int64_t  rows = x->q.rows, reach = reach_of(x);
     const size_t   tiles   = (size_t)ms_attn_tiles(rows);
     const size_t   at_once = (size_t)heads_at_once(x);
     const size_t   stats   = (size_t)ms_attn_stat_bytes(x->q.count, rows);

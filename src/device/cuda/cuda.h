@@ -158,14 +158,6 @@ typedef struct ms_cuda_attn {
     ms_mat  dout, dq, dk, dv; /* backward */
 } ms_cuda_attn;
 
-/* Returns how many keys before its own a query sees at most. */
-static inline int64_t ms_cuda_attn_reach(const ms_cuda_attn *x)
-{
-    int64_t rows = x->q.rows - 1;
-    if (x->a.longest > 0 && x->a.longest - 1 < rows) rows = x->a.longest - 1;
-    return x->a.window < rows ? x->a.window : rows;
-}
-
 /* Does the implementation support these operands on this device?  Where that cannot be told, for
  * want of memory or because the device is lost, the status says so: another implementation would
  * give other bits. */
