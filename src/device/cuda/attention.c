@@ -1,9 +1,9 @@
 /* attention.c - attention: which implementation computes it.
  *
  * Kernels of our own for Hopper come first (16-bit heads of 64 or 128): they add in a fixed order
- * and take no more time than cuDNN (bench/results/h200.md).  Then cuDNN is used where it supports the
- * operands, as with a negative scale, else kernels for the tensor cores of any chip, else those for
- * any operands.  All store the same logsumexp, so the gradient need not be computed by the
+ * and take no more time than cuDNN (bench/results/h200.md).  Then cuDNN is used where it supports
+ * the operands, as with a negative scale, else kernels for the tensor cores of any chip, else those
+ * for any operands.  All store the same logsumexp, so the gradient need not be computed by the
  * implementation that computed the output. */
 #include <assert.h>
 
