@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -211,6 +212,8 @@ def main():
     dist.barrier()
     dist.destroy_process_group()
     Path(directory, f"{case}.{rank}.done").touch()
+    sys.stdout.flush()
+    os._exit(0)  # else a thread of PyTorch's that still runs may end the process by std::terminate
 
 
 if __name__ == "__main__":
