@@ -8,15 +8,6 @@
 #include "core/json_file.h"
 #include "report/compare.h"
 
-static size_t count_runs(const ms_compare *c, size_t problem, size_t method)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < c->n_settings; i++)
-        if (c->settings[i].problem == problem && c->settings[i].method == method)
-            n += c->settings[i].n;
-    return n;
-}
-
 /* The rate times each of the factors, rounded to 12 digits, so that 0.1 times 5 is 0.5. */
 static json_t *rates_of(double lr, const json_t *factors)
 {
@@ -60,10 +51,10 @@ musec_status ms_best_of(ms_error *e, const char *path, const json_t *factors, js
     for (size_t p = 0; p < c.n_problems; p++) {
         size_t most = 0;
         for (size_t m = 0; m < c.n_methods; m++)
-            if (count_runs(&c, p, m) > most) most = count_runs(&c, p, m);
+            if (ms_compare_count(&c, p, m) > most) most = ms_compare_count(&c, p, m);
         for (size_t m = 0; m < c.n_methods; m++) {
             const ms_setting *best = ms_compare_tuned(&c, p, m);
-            if (best != NULL && !ms_setting_failed(best) && 2 * count_runs(&c, p, m) >= most)
+            if (best != NULL && !ms_setting_failed(best) && 2 * ms_compare_count(&c, p, m) >= most)
                 TRY(add_best(e, best, factors, grids));
         }
     }
