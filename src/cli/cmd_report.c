@@ -200,6 +200,8 @@ static musec_status report(ms_error *e, const struct args *a, const names *only,
     FILE               *to       = ms_cli_summary(a->out); /* before a rename makes a new file */
     musec_status        st;
 
+    if (a->archive != NULL && ms_path_same(a->archive, a->out))
+        TRY(ms_fail(e, MUSEC_EINVAL, "--archive and --out are one file: %s", a->out));
     if (a->png != NULL) TRY(ms_png_ready(e));
     for (int i = 0; i < n; i++)
         TRY(add_runs(e, &archives, runs[i], set));
