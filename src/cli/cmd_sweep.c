@@ -338,7 +338,10 @@ static musec_status read_best(ms_error *e, const struct args *a, json_t **descri
     json_t      *texts = NULL, *factors = json_array();
     musec_status st;
 
-    TRY(ms_settings_list_of(e, a->times != NULL ? a->times : "1", &texts));
+    st = ms_settings_list_of(e, a->times != NULL ? a->times : "1", &texts);
+    if (st == MUSEC_EINVAL)
+        ms_error_set(e, "--times wants values with ',' between, not '%s'", a->times);
+    TRY(st);
     for (size_t i = 0; i < json_array_size(texts); i++) {
         const char  *text = json_string_value(json_array_get(texts, i));
         char        *end;

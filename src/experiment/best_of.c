@@ -20,16 +20,20 @@ static json_t *rates_of(double lr, const json_t *factors)
     return out;
 }
 
-/* Adds the best run's whole config as a grid. */
+/* Adds the best run's whole config as a grid, but for what says where and how it was made: the sweep
+ * that makes it again decides that anew. */
 static musec_status add_best(ms_error *e, const ms_setting *best, const json_t *factors,
                              json_t *grids)
 {
-    char         path[MS_PATH_MAX];
-    json_t      *config = NULL;
-    musec_status st;
+    static const char *const made[] = { "device", "checkpoints" };
+    char                     path[MS_PATH_MAX];
+    json_t                  *config = NULL;
+    musec_status             st;
 
     TRY(ms_path_join(e, best->runs[0]->dir, "config.json", path));
     TRY(ms_json_read(e, path, &config));
+    for (size_t i = 0; i < COUNT(made); i++)
+        (void)json_object_del(config, made[i]);
     ms_json_set(&config, "lr", rates_of(best->lr, factors));
     TRY(ms_json_push(e, grids, config));
     config = NULL;
