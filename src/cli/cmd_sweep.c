@@ -46,7 +46,7 @@ static const ms_option options[] = {
     { "device", MS_OPT_STR, AT(device), "LIST",
       "devices that share the runs, as musec info lists them [each run's own]" },
     { "keep-checkpoints", MS_OPT_FLAG, AT(keep_checkpoints), NULL,
-      "keep the checkpoints of finished runs, which are removed otherwise" },
+      "keep the checkpoints of finished runs, which have none otherwise" },
     { "dry-run", MS_OPT_FLAG, AT(dry_run), NULL, "print the runs and their state, and start none" },
     MS_CLI_JSON(struct args),
 };
