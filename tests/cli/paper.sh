@@ -98,6 +98,9 @@ page=$(tr -d '\n' <runs/paper/verdict-pico.html | grep -o '<ul class="counts">.*
 check "on the page first, the same: $page" test "$page" = "$counts"
 check "each with its word and colour" grep -q '<span class="badge b-not-tested-here">not tested here</span>' \
     runs/paper/verdict-pico.html
+exits 0 paper threshold "${tiny[@]}" --no-run --only lr=0.1 --list threshold=0.05,0.25
+check "the page says of which part it is" grep -q 'Made by: .* --only lr=0.1 --list threshold=0.05,0.25' \
+    runs/paper/threshold-pico.html
 exits 0 paper table2
 prints '^runs/paper/training-pico.html$'
 check "it has the paper's figures" grep -q '1049K' runs/paper/training-pico.html
