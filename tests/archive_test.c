@@ -70,7 +70,7 @@ TEST(runs_come_back_from_an_archive)
     free(a);
     free(b);
     a = strdup(archives.dir);
-    ms_archives_close(&archives);
+    CHECK_OK_ERR(&e, ms_archives_close(&e, &archives));
     CHECK(a != NULL && access(a, F_OK) != 0, "%s is left", a);
     free(a);
     ms_runset_free(&set);
@@ -106,7 +106,7 @@ TEST(runs_of_any_name_come_back)
     CHECK_OK_ERR(&e, ms_archive_write(&e, &set, path));
     CHECK_OK_ERR(&e, ms_archives_add(&e, &archives, path, &again));
     CHECK(again.n == COUNT(names) + 1, "%zu runs", again.n);
-    ms_archives_close(&archives);
+    CHECK_OK_ERR(&e, ms_archives_close(&e, &archives));
     ms_runset_free(&set);
     ms_runset_free(&again);
 }
@@ -240,6 +240,6 @@ TEST(a_text_is_no_archive)
         fprintf(f, "this is no archive\n");
     CHECK(f != NULL && fclose(f) == 0, "%s", path);
     CHECK_FAILS(&e, ms_archives_add(&e, &all, path, &set), MUSEC_EFORMAT, "checksum");
-    ms_archives_close(&all);
+    CHECK_OK_ERR(&e, ms_archives_close(&e, &all));
     ms_runset_free(&set);
 }

@@ -106,8 +106,9 @@ static json_t *rounded(const char *key, const json_t *value)
  * the last one of a killed run, is left as it is. */
 static musec_status round_log(ms_error *e, char **text, size_t *bytes)
 {
-    char  *out  = malloc(*bytes + 1); /* no line grows: a longer one is not taken */
-    size_t used = 0;
+    char        *out  = malloc(*bytes + 1); /* no line grows: a longer one is not taken */
+    size_t       used = 0;
+    musec_status st   = MUSEC_OK;
 
     if (out == NULL) return ms_no_memory(e, "the logs");
     for (char *line = *text, *end = *text + *bytes; line < end;) {
@@ -117,17 +118,23 @@ static musec_status round_log(ms_error *e, char **text, size_t *bytes)
         char        *shorter = NULL;
         size_t       n_shorter;
 
-        (void)ms_json_parse(line, n, MS_JSON_ANY_NAMES, NULL, &value);
+        st      = ms_json_parse(line, n, MS_JSON_ANY_NAMES, NULL, &value);
         round   = json_is_object(value) ? rounded("", value) : NULL;
         shorter = round != NULL ? ms_json_tight(round) : NULL;
+        if (st == MUSEC_OK && json_is_object(value) && shorter == NULL) st = MUSEC_ENOMEM;
         json_decref(round);
         json_decref(value);
+        if (st == MUSEC_ENOMEM) break;
         n_shorter = shorter != NULL ? strlen(shorter) : n + 1;
         memcpy(out + used, n_shorter <= n ? shorter : line, n_shorter <= n ? n_shorter : n);
         used += n_shorter <= n ? n_shorter : n;
         free(shorter);
         if (newline != NULL) out[used++] = '\n';
         line += n + (newline != NULL);
+    }
+    if (st == MUSEC_ENOMEM) {
+        free(out);
+        return ms_no_memory(e, "the logs");
     }
     free(*text);
     *text  = out;
@@ -141,7 +148,8 @@ static musec_status open_summary(ms_error *e, char **text, size_t *bytes)
     json_t *summary = NULL;
     char   *out;
 
-    (void)ms_json_parse(*text, *bytes, MS_JSON_ANY_NAMES, NULL, &summary);
+    if (ms_json_parse(*text, *bytes, MS_JSON_ANY_NAMES, NULL, &summary) == MUSEC_ENOMEM)
+        return ms_no_memory(e, "the summaries");
     if (!json_is_object(summary)) {
         json_decref(summary);
         return MUSEC_OK; /* a report says what is wrong with it */
@@ -494,9 +502,9 @@ done:
     return st;
 }
 
-void ms_archives_close(ms_archives *all)
+musec_status ms_archives_close(ms_error *e, ms_archives *all)
 {
-    ms_error ignored;
-    if (all->dir[0] != '\0') (void)ms_directory_remove(&ignored, all->dir);
-    *all = (ms_archives){ 0 };
+    const musec_status st = all->dir[0] != '\0' ? ms_directory_remove(e, all->dir) : MUSEC_OK;
+    *all                  = (ms_archives){ 0 };
+    return st;
 }
