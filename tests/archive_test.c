@@ -70,9 +70,43 @@ TEST(runs_come_back_from_an_archive)
     free(a);
     free(b);
     a = strdup(archives.dir);
-    ms_archives_close(&archives);
+    CHECK_OK_ERR(&e, ms_archives_close(&e, &archives));
     CHECK(a != NULL && access(a, F_OK) != 0, "%s is left", a);
     free(a);
+    ms_runset_free(&set);
+    ms_runset_free(&again);
+}
+
+/* Directories whose names an archive cannot have, or that have one name. */
+TEST(runs_of_any_name_come_back)
+{
+    static const char *const names[] = { ".hidden", "back\\slash", "x",   "b/x",
+                                         "x+2",     "new\nline",   "c/x", "a" };
+    const char              *root    = fresh_dir();
+    char                     path[512], to[600], longer[250];
+    ms_error                 e   = { "" };
+    ms_runset                set = { 0 }, again = { 0 };
+    ms_archives              archives = { 0 };
+
+    if (!can_pack()) return;
+    memset(longer, 'y', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
+    snprintf(path, sizeof path, "%s/all.tar.xz", root);
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(to, sizeof to, "%s/%c", root, "bc"[i]);
+        CHECK(mkdir(to, 0777) == 0, "%s", to);
+    }
+    for (size_t i = 0; i <= COUNT(names); i++) {
+        const fake  one  = { .optimizer = "muon", .lr = 0.1 + (double)i, .loss = 3.0 };
+        const char *made = fake_run(root, &one);
+        snprintf(to, sizeof to, "%s/%s", root, i < COUNT(names) ? names[i] : longer);
+        CHECK(rename(made, to) == 0, "%s", to);
+        CHECK_OK_ERR(&e, ms_runset_add(&e, &set, to));
+    }
+    CHECK_OK_ERR(&e, ms_archive_write(&e, &set, path));
+    CHECK_OK_ERR(&e, ms_archives_add(&e, &archives, path, &again));
+    CHECK(again.n == COUNT(names) + 1, "%zu runs", again.n);
+    CHECK_OK_ERR(&e, ms_archives_close(&e, &archives));
     ms_runset_free(&set);
     ms_runset_free(&again);
 }
@@ -175,6 +209,8 @@ TEST(hostile_archives_are_refused)
         { { "", NULL, '0', NULL, "{}" }, "no plain path" },
         { { "a/log.jsonl", NULL, '0', "77777777777", "" }, "too large" },
         { { "a/log.jsonl", NULL, '0', "-1", "" }, "too large" },
+        { { "./", NULL, '5', "77777777777", "" }, "too large" },
+        { { "././@LongLink", NULL, 'L', "00000000003", "abc" }, "tar --format=ustar" },
         { { "a/log.jsonl", NULL, '0', "00000001000", "" }, "cut off" },
     };
     static const member twice[] = { { "a/config.json", NULL, '0', NULL, "{}" },
@@ -204,6 +240,6 @@ TEST(a_text_is_no_archive)
         fprintf(f, "this is no archive\n");
     CHECK(f != NULL && fclose(f) == 0, "%s", path);
     CHECK_FAILS(&e, ms_archives_add(&e, &all, path, &set), MUSEC_EFORMAT, "checksum");
-    ms_archives_close(&all);
+    CHECK_OK_ERR(&e, ms_archives_close(&e, &all));
     ms_runset_free(&set);
 }

@@ -198,14 +198,18 @@ static musec_status report(ms_error *e, const struct args *a, const names *only,
     ms_page             page     = { 0 };
     ms_archives         archives = { 0 };
     FILE               *to       = ms_cli_summary(a->out); /* before a rename makes a new file */
+    ms_error            ignored;
     musec_status        st;
 
+    if (a->archive != NULL && ms_path_same(a->archive, a->out))
+        TRY(ms_fail(e, MUSEC_EINVAL, "--archive and --out are one file: %s", a->out));
     if (a->png != NULL) TRY(ms_png_ready(e));
     for (int i = 0; i < n; i++)
         TRY(add_runs(e, &archives, runs[i], set));
     TRY(check_out(e, a->out, set));
     if (a->archive != NULL) TRY(ms_archive_write(e, set, a->archive));
     TRY(ms_archives_name(e, &archives, set));
+    TRY(ms_archives_close(e, &archives)); /* before what takes long: all is in memory */
     TRY(ms_compare_build(e, set, &c));
     TRY(make_page(e, a, only, &c, &page));
     TRY(ms_page_write(e, &page, &files));
@@ -219,7 +223,7 @@ static musec_status report(ms_error *e, const struct args *a, const names *only,
 done:
     ms_page_free(&page);
     ms_compare_free(&c);
-    ms_archives_close(&archives);
+    (void)ms_archives_close(&ignored, &archives);
     return st;
 }
 

@@ -3,7 +3,7 @@
  * Tar is read as POSIX has it (ustar): blocks of 512 bytes, a header for each file with a checksum,
  * two blocks of zeros at the end.  Nothing of an archive is trusted: names must be plain paths
  * below its root, only the three files of a run are taken, none twice, and sizes are bounded. */
-#define _POSIX_C_SOURCE 200809L /* mkdtemp, strdup */
+#define _XOPEN_SOURCE 700 /* mkdtemp, realpath, strdup */
 #include "experiment/archive.h"
 
 #include <errno.h>
@@ -18,7 +18,14 @@
 #include "data/pack.h"
 #include "data/unpack.h"
 
-enum { BLOCK = 512, NAME = 100, PREFIX = 155, PATH_TEXT = NAME + PREFIX + 2, MAX_PARTS = 6 };
+enum {
+    BLOCK     = 512,
+    NAME      = 100,
+    PREFIX    = 155,
+    PATH_TEXT = NAME + PREFIX + 2,
+    RUN_NAME  = 132, /* and a number, in a prefix */
+    MAX_PARTS = 6
+};
 
 static const char *const run_files[] = { "config.json", "log.jsonl", "summary.json" };
 
@@ -39,6 +46,9 @@ static unsigned checksum(const tar_header *h)
     return sum;
 }
 
+/* What a name may have between its slashes. */
+static bool is_plain_byte(char c) { return (unsigned char)c >= ' ' && c != '\\' && c != 127; }
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
 static musec_status write_member(ms_error *e, ms_pack *to, const char *dir, const char *name,
@@ -49,9 +59,8 @@ static musec_status write_member(ms_error *e, ms_pack *to, const char *dir, cons
     tar_header        h    = { .type = '0', .version = "00" };
     musec_status      st;
 
-    if (strlen(dir) > PREFIX || bytes > MS_ARCHIVE_MEMBER)
-        TRY(ms_fail(e, MUSEC_EINVAL, "%s/%s: its name or its size is more than an archive takes",
-                    dir, name));
+    if (bytes > MS_ARCHIVE_MEMBER)
+        TRY(ms_fail(e, MUSEC_EINVAL, "%s/%s: it is larger than an archive takes", dir, name));
     memcpy(h.prefix, dir, strlen(dir));
     memcpy(h.name, name, strlen(name));
     memcpy(h.magic, "ustar", 6);
@@ -97,8 +106,9 @@ static json_t *rounded(const char *key, const json_t *value)
  * the last one of a killed run, is left as it is. */
 static musec_status round_log(ms_error *e, char **text, size_t *bytes)
 {
-    char  *out  = malloc(*bytes + 1); /* no line grows: a longer one is not taken */
-    size_t used = 0;
+    char        *out  = malloc(*bytes + 1); /* no line grows: a longer one is not taken */
+    size_t       used = 0;
+    musec_status st   = MUSEC_OK;
 
     if (out == NULL) return ms_no_memory(e, "the logs");
     for (char *line = *text, *end = *text + *bytes; line < end;) {
@@ -108,17 +118,23 @@ static musec_status round_log(ms_error *e, char **text, size_t *bytes)
         char        *shorter = NULL;
         size_t       n_shorter;
 
-        (void)ms_json_parse(line, n, MS_JSON_ANY_NAMES, NULL, &value);
+        st      = ms_json_parse(line, n, MS_JSON_ANY_NAMES, NULL, &value);
         round   = json_is_object(value) ? rounded("", value) : NULL;
         shorter = round != NULL ? ms_json_tight(round) : NULL;
+        if (st == MUSEC_OK && json_is_object(value) && shorter == NULL) st = MUSEC_ENOMEM;
         json_decref(round);
         json_decref(value);
+        if (st == MUSEC_ENOMEM) break;
         n_shorter = shorter != NULL ? strlen(shorter) : n + 1;
         memcpy(out + used, n_shorter <= n ? shorter : line, n_shorter <= n ? n_shorter : n);
         used += n_shorter <= n ? n_shorter : n;
         free(shorter);
         if (newline != NULL) out[used++] = '\n';
         line += n + (newline != NULL);
+    }
+    if (st == MUSEC_ENOMEM) {
+        free(out);
+        return ms_no_memory(e, "the logs");
     }
     free(*text);
     *text  = out;
@@ -132,7 +148,8 @@ static musec_status open_summary(ms_error *e, char **text, size_t *bytes)
     json_t *summary = NULL;
     char   *out;
 
-    (void)ms_json_parse(*text, *bytes, MS_JSON_ANY_NAMES, NULL, &summary);
+    if (ms_json_parse(*text, *bytes, MS_JSON_ANY_NAMES, NULL, &summary) == MUSEC_ENOMEM)
+        return ms_no_memory(e, "the summaries");
     if (!json_is_object(summary)) {
         json_decref(summary);
         return MUSEC_OK; /* a report says what is wrong with it */
@@ -168,36 +185,68 @@ done:
     return st;
 }
 
-/* The name of the run's directory, with a number where others before it have the same name. */
-static void name_of(const ms_runset *set, size_t i, char out[PATH_TEXT])
+typedef struct run_name {
+    char text[PREFIX];
+} run_name;
+
+static bool is_taken(const run_name *names, size_t n, const char *name)
 {
-    const char *name  = ms_path_name(set->at[i].dir);
-    size_t      alike = 0;
-    for (size_t k = 0; k < i; k++)
-        alike += strcmp(ms_path_name(set->at[k].dir), name) == 0;
-    if (alike > 0)
-        snprintf(out, PATH_TEXT, "%.150s+%zu", name, alike + 1);
-    else
-        snprintf(out, PATH_TEXT, "%.250s", name);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(names[i].text, name) == 0) return true;
+    return false;
+}
+
+/* The last part of a path, of "." and "runs/" too. */
+static void last_part(const char *path, char out[RUN_NAME])
+{
+    const char *name = ms_path_name(path);
+    char       *real = NULL;
+    if (name[0] == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        real = realpath(path, NULL);
+    if (real != NULL) name = ms_path_name(real);
+    snprintf(out, RUN_NAME, "%s", name[0] != '\0' ? name : "run");
+    free(real);
+}
+
+/* Names run number n, behind those that have names: by its directory, without what no archive may
+ * have in a name, and with a number where the name is taken. */
+static void name_run(const ms_run *run, run_name *names, size_t n)
+{
+    char  *out = names[n].text;
+    char   first[RUN_NAME];
+    size_t number = 1;
+
+    last_part(run->dir, first);
+    if (first[0] == '.') first[0] = '_';
+    for (char *c = first; *c != '\0'; c++)
+        if (!is_plain_byte(*c)) *c = '_';
+    snprintf(out, PREFIX, "%s", first);
+    while (is_taken(names, n, out))
+        snprintf(out, PREFIX, "%s+%zu", first, ++number);
 }
 
 musec_status ms_archive_write(ms_error *e, const ms_runset *set, const char *path)
 {
     static const char end[2 * BLOCK];
-    char              dir[PATH_TEXT];
-    ms_pack          *to = NULL;
-    musec_status      st;
+    run_name         *names = calloc(set->n + 1, sizeof *names);
+    ms_pack          *to    = NULL;
+    musec_status      st    = MUSEC_OK;
 
+    if (names == NULL) TRY(ms_no_memory(e, "the names of runs"));
+    if (set->n > MS_ARCHIVE_MEMBERS / COUNT(run_files))
+        TRY(ms_fail(e, MUSEC_EINVAL, "%s: an archive takes at most %zu runs, and these are %zu",
+                    path, MS_ARCHIVE_MEMBERS / COUNT(run_files), set->n));
     TRY(ms_pack_open(e, path, &to));
     for (size_t i = 0; i < set->n; i++) {
-        name_of(set, i, dir);
+        name_run(&set->at[i], names, i);
         for (size_t k = 0; k < COUNT(run_files); k++)
-            TRY(write_file(e, to, &set->at[i], dir, run_files[k]));
+            TRY(write_file(e, to, &set->at[i], names[i].text, run_files[k]));
     }
     TRY(ms_pack_write(e, to, end, sizeof end));
     TRY(ms_pack_commit(e, to));
 done:
     ms_pack_close(to);
+    free(names);
     return st;
 }
 
@@ -245,7 +294,7 @@ static bool is_plain(const char *path)
         const size_t n = strcspn(at, "/");
         if (n == 0 || at[0] == '.' || ++parts > MAX_PARTS) return false;
         for (size_t i = 0; i < n; i++)
-            if ((unsigned char)at[i] < ' ' || at[i] == '\\' || at[i] == 127) return false;
+            if (!is_plain_byte(at[i])) return false;
         at += n;
         if (*at == '\0') return true;
     }
@@ -276,8 +325,8 @@ static musec_status check_header(ms_error *e, tar_in *in, const tar_header *h, c
     while (strncmp(name, "./", 2) == 0) /* as tar -c . writes them */
         memmove(name, name + 2, strlen(name + 2) + 1);
     if (name[0] != '\0' && name[strlen(name) - 1] == '/') name[strlen(name) - 1] = '\0';
-    if (h->type == '5' && (name[0] == '\0' || strcmp(name, ".") == 0)) return MUSEC_OK;
-    if (!is_plain(name))
+    const bool root = h->type == '5' && (name[0] == '\0' || strcmp(name, ".") == 0);
+    if (!root && !is_plain(name))
         return ms_fail(e, MUSEC_EFORMAT,
                        "%s: the name of member %lld is no plain path below the "
                        "archive's root",
@@ -323,6 +372,11 @@ static musec_status take_member(ms_error *e, tar_in *in, const tar_header *h, co
     const bool   is_file = h->type == '0' || h->type == '\0';
     musec_status st;
 
+    if (h->type == 'L')
+        TRY(ms_fail(e, MUSEC_EFORMAT,
+                    "%s: it has a name of more than %d bytes in the form of GNU tar, which is not "
+                    "read: pack it with tar --format=ustar",
+                    in->path, NAME));
     TRY(check_header(e, in, h, name, &bytes));
     if (!is_file || !is_run_file(name)) /* directories, and what a report does not read */
         return copy_member(e, in, bytes, NULL);
@@ -448,9 +502,9 @@ done:
     return st;
 }
 
-void ms_archives_close(ms_archives *all)
+musec_status ms_archives_close(ms_error *e, ms_archives *all)
 {
-    ms_error ignored;
-    if (all->dir[0] != '\0') (void)ms_directory_remove(&ignored, all->dir);
-    *all = (ms_archives){ 0 };
+    const musec_status st = all->dir[0] != '\0' ? ms_directory_remove(e, all->dir) : MUSEC_OK;
+    *all                  = (ms_archives){ 0 };
+    return st;
 }
