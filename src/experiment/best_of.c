@@ -6,6 +6,7 @@
 
 #include "core/file.h"
 #include "core/json_file.h"
+#include "core/text.h"
 #include "report/compare.h"
 
 static size_t count_runs(const ms_compare *c, size_t problem, size_t method)
@@ -37,6 +38,7 @@ static musec_status add_best(ms_error *e, const ms_setting *best, const json_t *
     json_t      *config = NULL;
     musec_status st;
 
+    if (factors == NULL) TRY(ms_no_memory(e, "the factors on learning rates"));
     TRY(ms_path_join(e, best->runs[0]->dir, "config.json", path));
     TRY(ms_json_read(e, path, &config));
     ms_json_set(&config, "lr", rates_of(best->lr, factors));
@@ -47,7 +49,8 @@ done:
     return st;
 }
 
-musec_status ms_best_of(ms_error *e, const char *path, const json_t *factors, json_t **out)
+musec_status ms_best_of(ms_error *e, ms_log *log, const char *path, const json_t *factors,
+                        json_t **out)
 {
     ms_runset    set   = { 0 };
     ms_compare   c     = { 0 };
@@ -56,6 +59,8 @@ musec_status ms_best_of(ms_error *e, const char *path, const json_t *factors, js
 
     *out = NULL;
     TRY(ms_runset_add(e, &set, path));
+    for (size_t i = 0; i < set.n_notes; i++)
+        ms_log_say(log, MS_LOG_NORMAL, "note: %s", ms_text_printable(set.notes[i]));
     TRY(ms_compare_build(e, &set, &c));
     for (size_t p = 0; p < c.n_problems; p++) {
         size_t most = 0;

@@ -239,6 +239,11 @@ for optimizer, (_, lr, beta) in want.items():
     assert {x[1] for x in got[optimizer]} == {beta} and {x[2] for x in got[optimizer]} == {0, 1, 2}
 assert any(r["was_there"] for r in out)
 P
+cp -r calm flipped
+sed -i '3s/"max_logit": ./"max_logit": 9/;3s/"max_logit": 9/"max_logit": 8/' \
+    "$(echo flipped/pico-muon-lr0.02-*/log.jsonl)"
+warns 'note: flipped/pico-muon-lr0.02-.*/log.jsonl: damaged: .*: this run is left out' \
+    sweep --best-of flipped --out best --dry-run
 fails 2 'give one of them' sweep grid.json --best-of calm
 fails 2 'times is for --best-of' sweep --lr 0.1 --times 5
 fails 1 'times is "5,x"' sweep --best-of calm --times 5,x
