@@ -224,7 +224,7 @@ static musec_status report(ms_error *e, const struct args *a, const names *only,
     if (a->json)
         TRY(print_json(e, a, &c, &page, to));
     else
-        fprintf(to, "%s\n", a->out);
+        ms_text_print("", a->out, "\n", to);
 done:
     ms_page_free(&page);
     ms_compare_free(&c);
