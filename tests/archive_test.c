@@ -77,32 +77,34 @@ TEST(runs_come_back_from_an_archive)
     ms_runset_free(&again);
 }
 
-/* Directories whose names an archive cannot have, or that have one name. */
-TEST(runs_of_any_name_come_back)
+/* Directories whose names an archive does not take, or that have the same one: all runs come back,
+ * under other names. */
+TEST(runs_come_back_whatever_their_directories_are_called)
 {
-    static const char *const names[] = { ".hidden", "back\\slash", "x",   "b/x",
-                                         "x+2",     "new\nline",   "c/x", "a" };
-    const char              *root    = fresh_dir();
-    char                     path[512], to[600], longer[250];
-    ms_error                 e   = { "" };
+    static const char *const names[] = { ".hidden", "a\nb",   "a\\b",    "same",
+                                         "same+2",  "x/same", "y/z/same" };
+    static const fake        run     = { .optimizer = "muon", .lr = 0.1, .loss = 3.0 };
+    char                     path[512], made[512], long_name[256];
+    const char              *root = fresh_dir();
+    ms_error                 e    = { "" };
     ms_runset                set = { 0 }, again = { 0 };
     ms_archives              archives = { 0 };
 
     if (!can_pack()) return;
-    memset(longer, 'y', sizeof longer - 1);
-    longer[sizeof longer - 1] = '\0';
-    snprintf(path, sizeof path, "%s/all.tar.xz", root);
-    for (size_t i = 0; i < 2; i++) {
-        snprintf(to, sizeof to, "%s/%c", root, "bc"[i]);
-        CHECK(mkdir(to, 0777) == 0, "%s", to);
-    }
+    memset(long_name, 'n', sizeof long_name - 1);
+    long_name[sizeof long_name - 1] = '\0';
+    CHECK(mkdir(path_in(root, "x"), 0777) == 0 && mkdir(path_in(root, "y"), 0777) == 0 &&
+              mkdir(path_in(root, "y/z"), 0777) == 0,
+          "%s", root);
     for (size_t i = 0; i <= COUNT(names); i++) {
-        const fake  one  = { .optimizer = "muon", .lr = 0.1 + (double)i, .loss = 3.0 };
-        const char *made = fake_run(root, &one);
-        snprintf(to, sizeof to, "%s/%s", root, i < COUNT(names) ? names[i] : longer);
-        CHECK(rename(made, to) == 0, "%s", to);
-        CHECK_OK_ERR(&e, ms_runset_add(&e, &set, to));
+        const char *name = i < COUNT(names) ? names[i] : long_name;
+        snprintf(made, sizeof made, "%s", fake_run(root, &run));
+        snprintf(path, sizeof path, "%s/%s", root, name);
+        CHECK(rename(made, path) == 0, "%s", path);
+        if (i % 2 == 0) strcat(path, "/"); /* as a shell completes it */
+        CHECK_OK_ERR(&e, ms_runset_add(&e, &set, path));
     }
+    snprintf(path, sizeof path, "%s/all.tar.xz", root);
     CHECK_OK_ERR(&e, ms_archive_write(&e, &set, path));
     CHECK_OK_ERR(&e, ms_archives_add(&e, &archives, path, &again));
     CHECK(again.n == COUNT(names) + 1, "%zu runs", again.n);
@@ -210,6 +212,7 @@ TEST(hostile_archives_are_refused)
         { { "a/log.jsonl", NULL, '0', "77777777777", "" }, "too large" },
         { { "a/log.jsonl", NULL, '0', "-1", "" }, "too large" },
         { { "./", NULL, '5', "77777777777", "" }, "too large" },
+        { { "a/", NULL, '5', "77777777777", "" }, "too large" },
         { { "././@LongLink", NULL, 'L', "00000000003", "abc" }, "tar --format=ustar" },
         { { "a/log.jsonl", NULL, '0', "00000001000", "" }, "cut off" },
     };

@@ -335,6 +335,7 @@ done:
 /* The grid of --best-of and --times. */
 static musec_status read_best(ms_error *e, const struct args *a, json_t **description)
 {
+    ms_log       log   = ms_log_open(stderr, MS_LOG_NORMAL);
     json_t      *texts = NULL, *factors = json_array();
     musec_status st;
 
@@ -353,7 +354,7 @@ static musec_status read_best(ms_error *e, const struct args *a, json_t **descri
                         a->times));
         ms_json_append(&factors, json_real(x));
     }
-    TRY(ms_best_of(e, a->best_of, factors, description));
+    TRY(ms_best_of(e, &log, a->best_of, factors, description));
 done:
     json_decref(factors);
     json_decref(texts);

@@ -439,7 +439,7 @@ static musec_status print_summary(ms_error *e, const struct args *a, const char 
             printf("%s%s %.4f%s", i == 0 ? " (" : ", ", s->last_val->val_names[i],
                    s->last_val->val_losses[i], i + 1 == s->last_val->n_val_sets ? ")" : "");
         if (s->skipped > 0) printf("; %lld steps skipped", (long long)s->skipped);
-        printf("; %s\n", out);
+        ms_text_print("; ", out, "\n", stdout);
         return MUSEC_OK;
     }
     root = json_object();

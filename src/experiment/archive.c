@@ -23,8 +23,8 @@ enum {
     NAME      = 100,
     PREFIX    = 155,
     PATH_TEXT = NAME + PREFIX + 2,
-    RUN_NAME  = 132, /* and a number, in a prefix */
-    MAX_PARTS = 6
+    MAX_PARTS = 6,
+    PIECE     = 64 * BLOCK
 };
 
 static const char *const run_files[] = { "config.json", "log.jsonl", "summary.json" };
@@ -46,12 +46,32 @@ static unsigned checksum(const tar_header *h)
     return sum;
 }
 
-/* What a name may have between its slashes. */
+/* A byte of a name that is neither shown otherwise than it is, nor part of a path elsewhere. */
 static bool is_plain_byte(char c) { return (unsigned char)c >= ' ' && c != '\\' && c != 127; }
+
+/* Counts one more file of so many bytes against the limits; the path is for the message. */
+static musec_status count_member(ms_error *e, const char *path, int64_t bytes, int64_t *all,
+                                 int64_t *members)
+{
+    if (bytes >= 0 && bytes <= MS_ARCHIVE_MEMBER && (*all += bytes) <= MS_ARCHIVE_BYTES &&
+        ++*members <= MS_ARCHIVE_MEMBERS)
+        return MUSEC_OK;
+    return ms_fail(
+        e, MUSEC_EFORMAT,
+        "%s: too large for an archive of runs, which has at most %d files of %d MiB, and "
+        "%lld MiB together",
+        path, MS_ARCHIVE_MEMBERS, MS_ARCHIVE_MEMBER >> 20, (long long)(MS_ARCHIVE_BYTES >> 20));
+}
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static musec_status write_member(ms_error *e, ms_pack *to, const char *dir, const char *name,
+typedef struct tar_out {
+    ms_pack *to;
+    char (*names)[PATH_TEXT]; /* of the directories, by run */
+    int64_t bytes, members;
+} tar_out;
+
+static musec_status write_member(ms_error *e, tar_out *out, const char *dir, const char *name,
                                  const char *text, size_t bytes)
 {
     static const char zeros[BLOCK];
@@ -59,8 +79,6 @@ static musec_status write_member(ms_error *e, ms_pack *to, const char *dir, cons
     tar_header        h    = { .type = '0', .version = "00" };
     musec_status      st;
 
-    if (bytes > MS_ARCHIVE_MEMBER)
-        TRY(ms_fail(e, MUSEC_EINVAL, "%s/%s: it is larger than an archive takes", dir, name));
     memcpy(h.prefix, dir, strlen(dir));
     memcpy(h.name, name, strlen(name));
     memcpy(h.magic, "ustar", 6);
@@ -71,9 +89,9 @@ static musec_status write_member(ms_error *e, ms_pack *to, const char *dir, cons
     snprintf(h.mtime, sizeof h.mtime, "%011o", 0u);
     snprintf(h.sum, sizeof h.sum, "%06o", checksum(&h));
     h.sum[7] = ' ';
-    TRY(ms_pack_write(e, to, &h, sizeof h));
-    TRY(ms_pack_write(e, to, text, bytes));
-    if (over > 0) TRY(ms_pack_write(e, to, zeros, BLOCK - over));
+    TRY(ms_pack_write(e, out->to, &h, sizeof h));
+    TRY(ms_pack_write(e, out->to, text, bytes));
+    if (over > 0) TRY(ms_pack_write(e, out->to, zeros, BLOCK - over));
 done:
     return st;
 }
@@ -102,8 +120,25 @@ static json_t *rounded(const char *key, const json_t *value)
     return json_incref((json_t *)value);
 }
 
-/* The lines of a log with rounded numbers, in the place of `text`; a line that cannot be read, as
- * the last one of a killed run, is left as it is. */
+/* The line with rounded numbers, or NULL: it cannot be read, as the last one of a killed run. */
+static musec_status round_line(ms_error *e, const char *line, size_t n, char **out)
+{
+    json_t      *value = NULL, *round = NULL;
+    musec_status st = ms_json_parse(line, n, MS_JSON_ANY_NAMES, NULL, &value);
+
+    *out = NULL;
+    if (json_is_object(value)) {
+        round = rounded("", value);
+        *out  = round != NULL ? ms_json_tight(round) : NULL;
+        if (*out == NULL) st = MUSEC_ENOMEM;
+    }
+    json_decref(round);
+    json_decref(value);
+    return st == MUSEC_ENOMEM ? ms_no_memory(e, "the logs") : MUSEC_OK;
+}
+
+/* The lines of a log with rounded numbers, in the place of `text`; one that cannot be read is left
+ * as it is. */
 static musec_status round_log(ms_error *e, char **text, size_t *bytes)
 {
     char        *out  = malloc(*bytes + 1); /* no line grows: a longer one is not taken */
@@ -114,17 +149,10 @@ static musec_status round_log(ms_error *e, char **text, size_t *bytes)
     for (char *line = *text, *end = *text + *bytes; line < end;) {
         char        *newline = memchr(line, '\n', (size_t)(end - line));
         const size_t n       = (size_t)((newline != NULL ? newline : end) - line);
-        json_t      *value   = NULL, *round;
-        char        *shorter = NULL;
+        char        *shorter;
         size_t       n_shorter;
 
-        st      = ms_json_parse(line, n, MS_JSON_ANY_NAMES, NULL, &value);
-        round   = json_is_object(value) ? rounded("", value) : NULL;
-        shorter = round != NULL ? ms_json_tight(round) : NULL;
-        if (st == MUSEC_OK && json_is_object(value) && shorter == NULL) st = MUSEC_ENOMEM;
-        json_decref(round);
-        json_decref(value);
-        if (st == MUSEC_ENOMEM) break;
+        TRY(round_line(e, line, n, &shorter));
         n_shorter = shorter != NULL ? strlen(shorter) : n + 1;
         memcpy(out + used, n_shorter <= n ? shorter : line, n_shorter <= n ? n_shorter : n);
         used += n_shorter <= n ? n_shorter : n;
@@ -132,40 +160,40 @@ static musec_status round_log(ms_error *e, char **text, size_t *bytes)
         if (newline != NULL) out[used++] = '\n';
         line += n + (newline != NULL);
     }
-    if (st == MUSEC_ENOMEM) {
-        free(out);
-        return ms_no_memory(e, "the logs");
-    }
     free(*text);
     *text  = out;
     *bytes = used;
-    return MUSEC_OK;
+    out    = NULL;
+done:
+    free(out);
+    return st;
 }
 
 /* The summary without what it says of its own bytes and of the log's, which are others now. */
 static musec_status open_summary(ms_error *e, char **text, size_t *bytes)
 {
-    json_t *summary = NULL;
-    char   *out;
+    json_t            *summary = NULL;
+    char              *out     = NULL;
+    const musec_status st      = ms_json_parse(*text, *bytes, MS_JSON_ANY_NAMES, NULL, &summary);
 
-    if (ms_json_parse(*text, *bytes, MS_JSON_ANY_NAMES, NULL, &summary) == MUSEC_ENOMEM)
-        return ms_no_memory(e, "the summaries");
-    if (!json_is_object(summary)) {
-        json_decref(summary);
-        return MUSEC_OK; /* a report says what is wrong with it */
+    if (json_is_object(summary)) {
+        json_object_del(summary, "log");
+        json_object_del(summary, "sha256");
+        out = ms_json_dump(summary, 1);
     }
-    json_object_del(summary, "log");
-    json_object_del(summary, "sha256");
-    out = ms_json_dump(summary, 1);
+    if (st == MUSEC_ENOMEM || (json_is_object(summary) && out == NULL)) {
+        json_decref(summary);
+        return ms_no_memory(e, "the summaries");
+    }
     json_decref(summary);
-    if (out == NULL) return ms_no_memory(e, "the summaries");
+    if (out == NULL) return MUSEC_OK; /* a report says what is wrong with it */
     free(*text);
     *text  = out;
     *bytes = strlen(out);
     return MUSEC_OK;
 }
 
-static musec_status write_file(ms_error *e, ms_pack *to, const ms_run *run, const char *dir,
+static musec_status write_file(ms_error *e, tar_out *out, const ms_run *run, const char *dir,
                                const char *name)
 {
     char         path[MS_PATH_MAX];
@@ -179,74 +207,56 @@ static musec_status write_file(ms_error *e, ms_pack *to, const ms_run *run, cons
     TRY(ms_file_text(e, path, MS_ARCHIVE_MEMBER, &text, &bytes));
     if (strcmp(name, "log.jsonl") == 0) TRY(round_log(e, &text, &bytes));
     if (strcmp(name, "summary.json") == 0) TRY(open_summary(e, &text, &bytes));
-    TRY(write_member(e, to, dir, name, text, bytes));
+    TRY(count_member(e, path, (int64_t)bytes, &out->bytes, &out->members));
+    TRY(write_member(e, out, dir, name, text, bytes));
 done:
     free(text);
     return st;
 }
 
-typedef struct run_name {
-    char text[PREFIX];
-} run_name;
-
-static bool is_taken(const run_name *names, size_t n, const char *name)
+static bool is_taken(const tar_out *out, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++)
-        if (strcmp(names[i].text, name) == 0) return true;
+        if (strcmp(out->names[i], name) == 0) return true;
     return false;
 }
 
-/* The last part of a path, of "." and "runs/" too. */
-static void last_part(const char *path, char out[RUN_NAME])
+/* The name of the run's directory as is_plain() wants it, with a number where another before it has
+ * the same. */
+static void name_run(tar_out *out, const ms_runset *set, size_t i)
 {
-    const char *name = ms_path_name(path);
-    char       *real = NULL;
-    if (name[0] == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-        real = realpath(path, NULL);
-    if (real != NULL) name = ms_path_name(real);
-    snprintf(out, RUN_NAME, "%s", name[0] != '\0' ? name : "run");
-    free(real);
-}
+    enum { MOST = PREFIX - 16 }; /* bytes, and a number behind them */
+    char        real[MS_PATH_MAX], name[MOST + 1];
+    const char *own = ms_path_name(set->at[i].dir);
 
-/* Names run number n, behind those that have names: by its directory, without what no archive may
- * have in a name, and with a number where the name is taken. */
-static void name_run(const ms_run *run, run_name *names, size_t n)
-{
-    char  *out = names[n].text;
-    char   first[RUN_NAME];
-    size_t number = 1;
-
-    last_part(run->dir, first);
-    if (first[0] == '.') first[0] = '_';
-    for (char *c = first; *c != '\0'; c++)
-        if (!is_plain_byte(*c)) *c = '_';
-    snprintf(out, PREFIX, "%s", first);
-    while (is_taken(names, n, out))
-        snprintf(out, PREFIX, "%s+%zu", first, ++number);
+    if (own[strspn(own, ".")] == '\0') /* "runs/a/", ".", "..": it has another name, too */
+        own = realpath(set->at[i].dir, real) != NULL ? ms_path_name(real) : "";
+    snprintf(name, sizeof name, "%s", own[0] != '\0' ? own : "run");
+    for (char *at = name; *at != '\0'; at++)
+        if (!is_plain_byte(*at) || (at == name && *at == '.')) *at = '_';
+    snprintf(out->names[i], PATH_TEXT, "%s", name);
+    for (int k = 2; is_taken(out, i, out->names[i]); k++)
+        snprintf(out->names[i], PATH_TEXT, "%s+%d", name, k);
 }
 
 musec_status ms_archive_write(ms_error *e, const ms_runset *set, const char *path)
 {
     static const char end[2 * BLOCK];
-    run_name         *names = calloc(set->n + 1, sizeof *names);
-    ms_pack          *to    = NULL;
-    musec_status      st    = MUSEC_OK;
+    tar_out           out = { .names = calloc(set->n + 1, sizeof *out.names) };
+    musec_status      st;
 
-    if (names == NULL) TRY(ms_no_memory(e, "the names of runs"));
-    if (set->n > MS_ARCHIVE_MEMBERS / COUNT(run_files))
-        TRY(ms_fail(e, MUSEC_EINVAL, "%s: an archive takes at most %zu runs, and these are %zu",
-                    path, MS_ARCHIVE_MEMBERS / COUNT(run_files), set->n));
-    TRY(ms_pack_open(e, path, &to));
+    if (out.names == NULL) return ms_no_memory(e, "the names of runs");
+    TRY(ms_pack_open(e, path, &out.to));
     for (size_t i = 0; i < set->n; i++) {
-        name_run(&set->at[i], names, i);
+        name_run(&out, set, i);
         for (size_t k = 0; k < COUNT(run_files); k++)
-            TRY(write_file(e, to, &set->at[i], names[i].text, run_files[k]));
+            TRY(write_file(e, &out, &set->at[i], out.names[i], run_files[k]));
     }
-    TRY(ms_pack_write(e, to, end, sizeof end));
-    TRY(ms_pack_commit(e, to));
+    TRY(ms_pack_write(e, out.to, end, sizeof end));
+    TRY(ms_pack_commit(e, out.to));
 done:
-    ms_pack_close(to);
-    free(names);
+    ms_pack_close(out.to);
+    free(out.names);
     return st;
 }
 
@@ -311,6 +321,8 @@ static bool is_run_file(const char *path)
 static musec_status check_header(ms_error *e, tar_in *in, const tar_header *h, char name[PATH_TEXT],
                                  int64_t *bytes)
 {
+    musec_status st;
+
     if (number_of(h->sum, sizeof h->sum) != (int64_t)checksum(h))
         return ms_fail(
             e, MUSEC_EFORMAT,
@@ -325,41 +337,55 @@ static musec_status check_header(ms_error *e, tar_in *in, const tar_header *h, c
     while (strncmp(name, "./", 2) == 0) /* as tar -c . writes them */
         memmove(name, name + 2, strlen(name + 2) + 1);
     if (name[0] != '\0' && name[strlen(name) - 1] == '/') name[strlen(name) - 1] = '\0';
-    const bool root = h->type == '5' && (name[0] == '\0' || strcmp(name, ".") == 0);
-    if (!root && !is_plain(name))
+    TRY(count_member(e, in->path, *bytes, &in->bytes, &in->members));
+    if (h->type == '5' && (name[0] == '\0' || strcmp(name, ".") == 0)) return MUSEC_OK;
+    if (!is_plain(name))
         return ms_fail(e, MUSEC_EFORMAT,
                        "%s: the name of member %lld is no plain path below the "
                        "archive's root",
                        in->path, (long long)in->members);
-    if (*bytes < 0 || *bytes > MS_ARCHIVE_MEMBER || (in->bytes += *bytes) > MS_ARCHIVE_BYTES ||
-        ++in->members > MS_ARCHIVE_MEMBERS)
-        return ms_fail(e, MUSEC_EFORMAT,
-                       "%s: %s is too large, or there are too many like it: an archive of runs has "
-                       "at most %d files of %d MiB",
-                       in->path, name, MS_ARCHIVE_MEMBERS, MS_ARCHIVE_MEMBER >> 20);
-    return MUSEC_OK;
+done:
+    return st;
+}
+
+static bool write_all(int fd, const char *at, size_t n)
+{
+    while (n > 0) {
+        const ssize_t done = write(fd, at, n);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return false;
+        at += done;
+        n -= (size_t)done;
+    }
+    return true;
 }
 
 /* Reads the data of a member, padding included, into a new file, or nowhere. */
 static musec_status copy_member(ms_error *e, tar_in *in, int64_t bytes, const char *to)
 {
-    char         block[BLOCK];
-    int          fd = -1;
-    musec_status st = MUSEC_OK;
+    char          piece[PIECE];
+    const int64_t padded = (bytes + BLOCK - 1) / BLOCK * BLOCK;
+    int           fd     = -1;
+    bool          good   = true;
+    musec_status  st     = MUSEC_OK;
 
     if (to != NULL) {
         fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd < 0 && errno == EEXIST)
             TRY(ms_fail(e, MUSEC_EFORMAT, "%s: it has a file twice: %s", in->path,
                         ms_path_name(to)));
-        if (fd < 0) TRY(ms_fail(e, MUSEC_EIO, "%s: cannot be written (%s)", to, strerror(errno)));
+        good = fd >= 0;
     }
-    for (int64_t at = 0; at < bytes; at += BLOCK) {
-        const size_t n = bytes - at < BLOCK ? (size_t)(bytes - at) : BLOCK;
-        TRY(read_all(e, in, block, BLOCK));
-        if (fd >= 0 && write(fd, block, n) != (ssize_t)n)
-            TRY(ms_fail(e, MUSEC_EIO, "%s: cannot be written (%s)", to, strerror(errno)));
+    for (int64_t at = 0; at < padded && good; at += PIECE) {
+        const int64_t left = padded - at, n = left < PIECE ? left : PIECE;
+        TRY(read_all(e, in, piece, (size_t)n));
+        if (fd >= 0) good = write_all(fd, piece, (size_t)(bytes - at < n ? bytes - at : n));
     }
+    if (fd >= 0 && good) {
+        good = close(fd) == 0;
+        fd   = -1;
+    }
+    if (!good) st = ms_fail(e, MUSEC_EIO, "%s: cannot be written (%s)", to, strerror(errno));
 done:
     if (fd >= 0) close(fd);
     return st;

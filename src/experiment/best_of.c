@@ -6,6 +6,7 @@
 
 #include "core/file.h"
 #include "core/json_file.h"
+#include "core/text.h"
 #include "report/compare.h"
 
 /* The rate times each of the factors, rounded to 12 digits, so that 0.1 times 5 is 0.5. */
@@ -30,6 +31,7 @@ static musec_status add_best(ms_error *e, const ms_setting *best, const json_t *
     json_t                  *config = NULL;
     musec_status             st;
 
+    if (factors == NULL) TRY(ms_no_memory(e, "the factors on learning rates"));
     TRY(ms_path_join(e, best->runs[0]->dir, "config.json", path));
     TRY(ms_json_read(e, path, &config));
     for (size_t i = 0; i < COUNT(made); i++)
@@ -42,7 +44,8 @@ done:
     return st;
 }
 
-musec_status ms_best_of(ms_error *e, const char *path, const json_t *factors, json_t **out)
+musec_status ms_best_of(ms_error *e, ms_log *log, const char *path, const json_t *factors,
+                        json_t **out)
 {
     ms_runset    set   = { 0 };
     ms_compare   c     = { 0 };
@@ -51,6 +54,8 @@ musec_status ms_best_of(ms_error *e, const char *path, const json_t *factors, js
 
     *out = NULL;
     TRY(ms_runset_add(e, &set, path));
+    for (size_t i = 0; i < set.n_notes; i++)
+        ms_log_say(log, MS_LOG_NORMAL, "note: %s", ms_text_printable(set.notes[i]));
     TRY(ms_compare_build(e, &set, &c));
     for (size_t p = 0; p < c.n_problems; p++) {
         size_t most = 0;

@@ -5,6 +5,7 @@
 
 #include "core/json_file.h"
 #include "core/memory_stream.h"
+#include "core/text.h"
 #include "experiment/paper.h"
 #include "report/sections.h"
 #include "report/verdict.h"
@@ -267,7 +268,7 @@ musec_status ms_paper_page(ms_error *e, ms_paper *p, const ms_paper_item *item, 
         TRY(add_runs(e, p, item, is_item(item, "verdict") ? markdown : NULL, &page, result));
     TRY(ms_page_write(e, &page, &files));
     ms_json_set(result, "page", ms_json_string(path));
-    if (!p->args->json) fprintf(p->to, "%s\n", path);
+    if (!p->args->json) ms_text_print("", path, "\n", p->to);
 done:
     ms_page_free(&page);
     return st;

@@ -21,10 +21,11 @@ typedef struct lister {
 static void add(lister *to, int64_t layer, const char *name, musec_role role, ms_mat weight,
                 ms_mat grad, ms_mat copy)
 {
-    ms_gpt_tensor *p = to->out + to->n;
+    ms_gpt_tensor *p;
     if (weight.rows == 0) return;
     to->n++;
     if (to->out == NULL) return;
+    p  = &to->out[to->n - 1];
     *p = (ms_gpt_tensor){ .role = role, .weight = weight, .grad = grad, .copy = copy };
     if (layer < 0)
         snprintf(p->name, sizeof p->name, "%s", name);

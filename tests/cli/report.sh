@@ -301,6 +301,23 @@ for x, y in zip(a, b):
     head -c 300 runs.tar.xz >cut.tar.xz
     fails 1 'cut.tar.xz: truncated' report cut.tar.xz
     fails 1 'nodir' report runs --archive nodir/a.tar.xz
+    fails 1 '--archive .*log.jsonl would replace a file of a run' report runs --archive runs/muon_a/log.jsonl
+    fails 1 'the same file' report runs --out one.page --archive ./one.page
+    for option in --out --archive; do
+        fails 1 "$option ./runs.tar.xz would replace an archive that is read" \
+            report runs.tar.xz $option ./runs.tar.xz
+    done
+    exits 0 report runs.tar.xz --out opened.html
+    mkdir scratch
+    ( # files of 1 KiB at most, as on a disk that is nearly full
+        trap '' XFSZ
+        ulimit -f 1
+        TMPDIR=$PWD/scratch exec "$MUSEC" report runs.tar.xz --out full.html
+    ) >stdout 2>stderr
+    code=$?
+    check "exit $code: $(cat stderr)" test "$code" -eq 1
+    check "the reason" grep -q 'scratch/.*: cannot be written (File too large)' stderr
+    check "nothing is left there" rmdir scratch
 else
     skip "this musec has no liblzma"
 fi

@@ -257,6 +257,11 @@ json_passes <<'P'
 assert out and all(r["config"]["device"] == "" for r in out), "another machine may have other devices"
 P
 fails 1 "times wants values with ',' between, not '1,,5'" sweep --best-of calm --times 1,,5
+cp -r calm flipped
+sed -i '3s/"max_logit": ./"max_logit": 9/;3s/"max_logit": 9/"max_logit": 8/' \
+    "$(echo flipped/pico-muon-lr0.02-*/log.jsonl)"
+warns 'note: flipped/pico-muon-lr0.02-.*/log.jsonl: damaged: .*: this run is left out' \
+    sweep --best-of flipped --out best --dry-run
 fails 2 'give one of them' sweep grid.json --best-of calm
 fails 2 'times is for --best-of' sweep --lr 0.1 --times 5
 fails 1 'times is "5,x"' sweep --best-of calm --times 5,x
