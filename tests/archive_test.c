@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/file.h"
+#include "core/text.h"
 #include "experiment/archive.h"
 #include "fake_run.h"
 #include "scratch.h"
@@ -101,7 +102,7 @@ TEST(runs_come_back_whatever_their_directories_are_called)
         snprintf(made, sizeof made, "%s", fake_run(root, &run));
         snprintf(path, sizeof path, "%s/%s", root, name);
         CHECK(rename(made, path) == 0, "%s", path);
-        if (i % 2 == 0) strcat(path, "/"); /* as a shell completes it */
+        if (i % 2 == 0) ms_text_append(path, sizeof path, "/"); /* as a shell completes it */
         CHECK_OK_ERR(&e, ms_runset_add(&e, &set, path));
     }
     snprintf(path, sizeof path, "%s/all.tar.xz", root);

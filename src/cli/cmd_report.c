@@ -218,7 +218,7 @@ static musec_status report(ms_error *e, const struct args *a, const names *only,
     TRY(check_out(e, "--out", a->out, set, &archives));
     if (a->archive != NULL) TRY(check_out(e, "--archive", a->archive, set, &archives));
     if (a->archive != NULL && ms_path_same(a->archive, a->out))
-        TRY(ms_fail(e, MUSEC_EINVAL, "--out and --archive are the same file"));
+        TRY(ms_fail(e, MUSEC_EINVAL, "--archive and --out are one file: %s", a->out));
     if (a->archive != NULL) TRY(ms_archive_write(e, set, a->archive));
     TRY(ms_archives_name(e, &archives, set));
     close_archives(&archives); /* before what takes long: all is in memory */
