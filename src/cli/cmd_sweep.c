@@ -336,6 +336,7 @@ done:
 static musec_status read_best(ms_error *e, const struct args *a, json_t **description)
 {
     json_t      *texts = NULL, *factors = json_array();
+    ms_log       log = ms_log_open(stderr, MS_LOG_NORMAL);
     musec_status st;
 
     st = ms_settings_list_of(e, a->times != NULL ? a->times : "1", &texts);
@@ -353,7 +354,7 @@ static musec_status read_best(ms_error *e, const struct args *a, json_t **descri
                         a->times));
         ms_json_append(&factors, json_real(x));
     }
-    TRY(ms_best_of(e, a->best_of, factors, description));
+    TRY(ms_best_of(e, a->best_of, factors, &log, description));
 done:
     json_decref(factors);
     json_decref(texts);

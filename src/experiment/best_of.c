@@ -6,6 +6,7 @@
 
 #include "core/file.h"
 #include "core/json_file.h"
+#include "core/text.h"
 #include "report/compare.h"
 
 /* The rate times each of the factors, rounded to 12 digits, so that 0.1 times 5 is 0.5. */
@@ -42,7 +43,8 @@ done:
     return st;
 }
 
-musec_status ms_best_of(ms_error *e, const char *path, const json_t *factors, json_t **out)
+musec_status ms_best_of(ms_error *e, const char *path, const json_t *factors, ms_log *log,
+                        json_t **out)
 {
     ms_runset    set   = { 0 };
     ms_compare   c     = { 0 };
@@ -52,6 +54,8 @@ musec_status ms_best_of(ms_error *e, const char *path, const json_t *factors, js
     *out = NULL;
     TRY(ms_runset_add(e, &set, path));
     TRY(ms_compare_build(e, &set, &c));
+    for (size_t i = 0; i < set.n_notes; i++)
+        ms_log_say(log, MS_LOG_NORMAL, "note: %s", ms_text_printable(set.notes[i]));
     for (size_t p = 0; p < c.n_problems; p++) {
         size_t most = 0;
         for (size_t m = 0; m < c.n_methods; m++)

@@ -41,12 +41,12 @@ typedef struct workers { /* of a pool while it runs */
 
 /* ---- a worker -------------------------------------------------------------------------------- */
 
-/* Turns this forked process into a worker; does not return. */
-static void become(int socket, int threads, pid_t parent)
+/* Turns this forked process into a worker, whose output goes nowhere between jobs; does not
+ * return. */
+static void become(int socket, int nowhere, int threads, pid_t parent)
 {
     char  text[16], number[16], name[16];
-    char *argv[]  = { name, number, NULL };
-    int   nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    char *argv[] = { name, number, NULL };
 
     signal(SIGINT, SIG_DFL); /* until a run catches it there is nothing to save */
     signal(SIGTERM, SIG_DFL);
@@ -67,13 +67,18 @@ static void become(int socket, int threads, pid_t parent)
 
 static musec_status open_worker(ms_error *e, worker *w, int threads)
 {
-    const pid_t self = getpid();
+    const pid_t self    = getpid();
+    const int   nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     int         pair[2];
 
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
-        return ms_fail(e, MUSEC_EIO, "a run could not be started: %s", strerror(errno));
+    if (nowhere < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+        const int why = errno;
+        if (nowhere >= 0) close(nowhere);
+        return ms_fail(e, MUSEC_EIO, "a run could not be started: %s", strerror(why));
+    }
     *w = (worker){ .pid = fork(), .socket = pair[0] };
-    if (w->pid == 0) become(pair[1], threads, self);
+    if (w->pid == 0) become(pair[1], nowhere, threads, self);
+    close(nowhere);
     close(pair[1]);
     if (w->pid > 0) {
         setpgid(w->pid, w->pid); /* parent and child both set it, since either may run first */
