@@ -62,8 +62,7 @@ static const ms_option before[] = {
       "auto is MPI, with NCCL among GPUs where each process has one, or NCCL alone where "
       "MASTER_ADDR is set; tcp needs neither [auto]" },
     { "replicas", MS_OPT_STR, AT(replicas), "N|no|auto",
-      "number of groups of ranks that each own all matrices; auto: with --deterministic no one for "
-      "each machine, else no [auto]" },
+      "groups of ranks that each own all matrices; auto: machines, unless deterministic [auto]" },
     { "config", MS_OPT_STR, AT(config), "FILE",
       "start from the config.json of another run instead of a preset [none]" },
     { "quiet", MS_OPT_FLAG, AT(quiet), NULL, "print no progress" },

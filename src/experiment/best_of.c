@@ -21,8 +21,8 @@ static json_t *rates_of(double lr, const json_t *factors)
     return out;
 }
 
-/* Adds the best run's whole config as a grid, but for what says where and how it was made: the sweep
- * that makes it again decides that anew. */
+/* Adds the best run's whole config as a grid, but for what says where and how it was made: the
+ * sweep that makes it again decides that anew. */
 static musec_status add_best(ms_error *e, const ms_setting *best, const json_t *factors,
                              json_t *grids)
 {

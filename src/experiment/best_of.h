@@ -8,8 +8,8 @@
 
 /* Describes as a grid (train/grid.h) the best run of each method on each problem among those below
  * `path`, at each of the factors on its learning rate, with its own seed.  A method with less than
- * half of the runs of the one with most was not tuned, and is left out.  The log says which runs could
- * not be read, and what else a report notes. */
+ * half of the runs of the one with most was not tuned, and is left out.  The log says which runs
+ * could not be read, and what else a report notes. */
 musec_status ms_best_of(ms_error *e, const char *path, const json_t *factors, ms_log *log,
                         json_t **out);
 
