@@ -102,6 +102,7 @@ CASES = [
     Case("sweep", "sweep " + _sweep + " --json"),
     Case("sweep-done", "sweep " + _sweep + " --json", "sweep"),
     Case("sweep-plan", "sweep " + _sweep + " --dry-run --json"),
+    Case("sweep-best", "sweep --best-of sweep --times 1,5 --out best --jobs 1 --json", "sweep"),
     Case("report", "report sweep --out page.html --csv csv --omit-times --json", "sweep"),
     Case("report-png", "report sweep --out page.html --png png --omit-times", "sweep", slow=True),
     Case("report-to-archive", "report sweep --out page.html --archive runs.tar.xz --omit-times --json",
