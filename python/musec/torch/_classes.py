@@ -172,6 +172,8 @@ def _from_torch_muon(cls: Any, /, optimizer: torch.optim.Optimizer, **settings: 
         if "param_names" in group:
             params = list(zip(group["param_names"], params))
         mine = {k: v for k, v in group.items() if k in known and k not in ("params", "eps")}
+        if mine.get("adjust_lr_fn", "") is None:
+            del mine["adjust_lr_fn"]  # nobody has chosen: each class has its own
         mine.update((k, v) for k, v in settings.items() if k in known and k != "eps")
         if "ns_eps" in known and group.get("eps") and "eps" not in settings:
             mine.setdefault("ns_eps", group["eps"])
