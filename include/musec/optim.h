@@ -410,8 +410,8 @@ MUSEC_API const char *musec_optim_state_name(const musec_optim *opt, size_t para
  * optimizer is destroyed.  "average", "low" and "master" have the weight's shape and element
  * order, with block 0; "low" is of MUSEC_I16.  The others are a stack of all the parameter's
  * matrices, with block -1 (EINVAL if these are not all of one shape), or one of them, by its
- * `block`; "second" of rows has one column, of columns one row.  The dtype is what it is stored in:
- * float32 for weights of 16 bits, bf16 with momentum_dtype, float64 for "second" of rows or
+ * `block`; "second" of rows has one column, of columns one row.  The dtype is what it is stored
+ * in: float32 for weights of 16 bits, bf16 with momentum_dtype, float64 for "second" of rows or
  * columns.
  *
  * The view may be kept.  What was written through it is taken up by the next step if, since the

@@ -223,7 +223,7 @@ def _beta(value: Any) -> str:
     return _number(1.0 - float(value))
 
 
-# Divides the threshold by a factor of a schedule: PyTorch's schedulers set rates, and tell no factor.
+# It divides the threshold by a factor of a schedule, and PyTorch's schedulers set rates alone.
 _NOT_HERE = ("threshold-warmup",)
 
 
