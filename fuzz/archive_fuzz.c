@@ -1,5 +1,5 @@
-/* archive_fuzz.c - any bytes as an archive of runs, packed or not; and the same bytes once more with
- * the checksums that the headers of a tar file have, which no mutation finds.
+/* archive_fuzz.c - any bytes as an archive of runs, packed or not; and the same bytes once more
+ * with the checksums that the headers of a tar file have, which no mutation finds.
  *
  * What is unpacked lies below its directory, in files that are named as those of a run, and nothing
  * beside it. */

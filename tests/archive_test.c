@@ -101,7 +101,7 @@ TEST(runs_come_back_whatever_their_directories_are_called)
         snprintf(made, sizeof made, "%s", fake_run(root, &run));
         snprintf(path, sizeof path, "%s/%s", root, name);
         CHECK(rename(made, path) == 0, "%s", path);
-        if (i % 2 == 0) strcat(path, "/"); /* as a shell completes it */
+        if (i % 2 == 0) snprintf(path, sizeof path, "%s/%s/", root, name); /* as shells end it */
         CHECK_OK_ERR(&e, ms_runset_add(&e, &set, path));
     }
     snprintf(path, sizeof path, "%s/all.tar.xz", root);
