@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/file.h"
+#include "core/text.h"
 #include "experiment/archive.h"
 #include "fake_run.h"
 #include "scratch.h"
@@ -101,7 +102,7 @@ TEST(runs_come_back_whatever_their_directories_are_called)
         snprintf(made, sizeof made, "%s", fake_run(root, &run));
         snprintf(path, sizeof path, "%s/%s", root, name);
         CHECK(rename(made, path) == 0, "%s", path);
-        if (i % 2 == 0) snprintf(path, sizeof path, "%s/%s/", root, name); /* as shells end it */
+        if (i % 2 == 0) ms_text_append(path, sizeof path, "/"); /* as a shell completes it */
         CHECK_OK_ERR(&e, ms_runset_add(&e, &set, path));
     }
     snprintf(path, sizeof path, "%s/all.tar.xz", root);
@@ -213,6 +214,7 @@ TEST(hostile_archives_are_refused)
         { { "a/log.jsonl", NULL, '0', "-1", "" }, "too large" },
         { { "./", NULL, '5', "77777777777", "" }, "too large" },
         { { "a/", NULL, '5', "77777777777", "" }, "too large" },
+        { { "././@LongLink", NULL, 'L', "00000000003", "abc" }, "tar --format=ustar" },
         { { "a/log.jsonl", NULL, '0', "00000001000", "" }, "cut off" },
     };
     static const member twice[] = { { "a/config.json", NULL, '0', NULL, "{}" },

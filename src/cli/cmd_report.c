@@ -195,6 +195,13 @@ static musec_status add_runs(ms_error *e, ms_archives *archives, const char *pat
     return ms_runset_add(e, set, path);
 }
 
+static void close_archives(ms_archives *all)
+{
+    ms_error left = { "" };
+    if (ms_archives_close(&left, all) != MUSEC_OK)
+        fprintf(stderr, "musec report: warning: %s\n", ms_text_printable(left.text));
+}
+
 static musec_status report(ms_error *e, const struct args *a, const names *only, int n, char **runs,
                            ms_runset *set)
 {
@@ -202,7 +209,6 @@ static musec_status report(ms_error *e, const struct args *a, const names *only,
     ms_compare          c        = { 0 };
     ms_page             page     = { 0 };
     ms_archives         archives = { 0 };
-    ms_error            left     = { "" };
     FILE               *to       = ms_cli_summary(a->out); /* before a rename makes a new file */
     musec_status        st;
 
@@ -212,9 +218,10 @@ static musec_status report(ms_error *e, const struct args *a, const names *only,
     TRY(check_out(e, "--out", a->out, set, &archives));
     if (a->archive != NULL) TRY(check_out(e, "--archive", a->archive, set, &archives));
     if (a->archive != NULL && ms_path_same(a->archive, a->out))
-        TRY(ms_fail(e, MUSEC_EINVAL, "--out and --archive are the same file"));
+        TRY(ms_fail(e, MUSEC_EINVAL, "--archive and --out are one file: %s", a->out));
     if (a->archive != NULL) TRY(ms_archive_write(e, set, a->archive));
     TRY(ms_archives_name(e, &archives, set));
+    close_archives(&archives); /* before what takes long: all is in memory */
     TRY(ms_compare_build(e, set, &c));
     TRY(make_page(e, a, only, &c, &page));
     TRY(ms_page_write(e, &page, &files));
@@ -228,8 +235,7 @@ static musec_status report(ms_error *e, const struct args *a, const names *only,
 done:
     ms_page_free(&page);
     ms_compare_free(&c);
-    if (ms_archives_close(&left, &archives) != MUSEC_OK)
-        fprintf(stderr, "musec report: warning: %s\n", ms_text_printable(left.text));
+    close_archives(&archives);
     return st;
 }
 

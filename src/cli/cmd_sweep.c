@@ -46,7 +46,7 @@ static const ms_option options[] = {
     { "device", MS_OPT_STR, AT(device), "LIST",
       "devices that share the runs, as musec info lists them [each run's own]" },
     { "keep-checkpoints", MS_OPT_FLAG, AT(keep_checkpoints), NULL,
-      "keep the checkpoints of finished runs, which are removed otherwise" },
+      "keep the checkpoints of finished runs, which have none otherwise" },
     { "dry-run", MS_OPT_FLAG, AT(dry_run), NULL, "print the runs and their state, and start none" },
     MS_CLI_JSON(struct args),
 };
@@ -339,7 +339,10 @@ static musec_status read_best(ms_error *e, const struct args *a, json_t **descri
     json_t      *texts = NULL, *factors = json_array();
     musec_status st;
 
-    TRY(ms_settings_list_of(e, a->times != NULL ? a->times : "1", &texts));
+    st = ms_settings_list_of(e, a->times != NULL ? a->times : "1", &texts);
+    if (st == MUSEC_EINVAL)
+        ms_error_set(e, "--times wants values with ',' between, not '%s'", a->times);
+    TRY(st);
     for (size_t i = 0; i < json_array_size(texts); i++) {
         const char  *text = json_string_value(json_array_get(texts, i));
         char        *end;

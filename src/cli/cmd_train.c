@@ -61,8 +61,8 @@ static const ms_option before[] = {
       "how several processes train one model, where mpirun, srun or the like have started them: "
       "auto is MPI, with NCCL among GPUs where each process has one, or NCCL alone where "
       "MASTER_ADDR is set; tcp needs neither [auto]" },
-    { "replicas", MS_OPT_STR, AT(replicas), "N|no",
-      "groups of ranks that each own all matrices; without --deterministic one a machine [auto]" },
+    { "replicas", MS_OPT_STR, AT(replicas), "N|no|auto",
+      "groups of ranks that each own all matrices; auto: one a machine with --deterministic no" },
     { "config", MS_OPT_STR, AT(config), "FILE",
       "start from the config.json of another run instead of a preset [none]" },
     { "quiet", MS_OPT_FLAG, AT(quiet), NULL, "print no progress" },

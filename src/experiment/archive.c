@@ -398,6 +398,11 @@ static musec_status take_member(ms_error *e, tar_in *in, const tar_header *h, co
     const bool   is_file = h->type == '0' || h->type == '\0';
     musec_status st;
 
+    if (h->type == 'L')
+        TRY(ms_fail(e, MUSEC_EFORMAT,
+                    "%s: it has a name of more than %d bytes in the form of GNU tar, which is not "
+                    "read: pack it with tar --format=ustar",
+                    in->path, NAME));
     TRY(check_header(e, in, h, name, &bytes));
     if (!is_file || !is_run_file(name)) /* directories, and what a report does not read */
         return copy_member(e, in, bytes, NULL);

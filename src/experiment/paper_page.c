@@ -55,6 +55,10 @@ static void put_command(const ms_paper *p, const ms_experiment *item, FILE *to)
     if (a->seeds != NULL) put_option("seeds", a->seeds, to);
     if (a->full) fputs(" --full", to);
     if (a->quick) fputs(" --quick", to);
+    for (size_t i = 0; i < a->only.n; i++)
+        put_option("only", a->only.item[i], to);
+    for (size_t i = 0; i < a->list.n; i++)
+        put_option("list", a->list.item[i], to);
     for (size_t i = 0; i < a->set.n; i++)
         put_option("set", a->set.item[i], to);
 }

@@ -60,7 +60,7 @@ size_t ms_gpt_list_params(const ms_gpt_config *cfg, const ms_gpt_weights *w,
 {
     const musec_role vector = MUSEC_ROLE_VECTOR;
     lister           to     = { out, 0 };
-    char             name[16];
+    char             name[24];
 
     if (!cfg->tied) add(&to, -1, "embed", MUSEC_ROLE_EMBED, w->embed, g->embed, c->embed);
     add(&to, -1, "embed2", MUSEC_ROLE_EMBED, w->embed2, g->embed2, c->embed2);

@@ -134,6 +134,8 @@ CASES = [
     Case("report-opened", "report runs.tar.xz --out page.html --csv csv --omit-times --json",
          "archive"),
     Case("report-png", "report sweep --out page.html --png png --omit-times", "sweep", slow=True),
+    Case("report-to-archive", "report sweep --out page.html --archive runs.tar.xz --omit-times --json",
+         "sweep"),
     Case("watch", "watch sweep --once", "sweep"),
     Case("paper-list", "paper list --no-run --json", slow=True),
     Case("paper-plan", "paper threshold --dry-run --json"),
