@@ -129,13 +129,11 @@ CASES = [
                        "--no-checkpoints --jobs 1 --out best --json", "sweep"),
     Case("sweep-two", "sweep " + _sweep.replace("--jobs 1", "--jobs 2") + " --seed 0,1", slow=True),
     Case("report", "report sweep --out page.html --csv csv --omit-times --json", "sweep"),
-    Case("report-archive", "report sweep --out page.html --archive runs.tar.xz --sections runs "
-                           "--omit-times --json", "sweep"),
+    Case("report-to-archive", "report sweep --out page.html --archive runs.tar.xz --omit-times "
+                              "--json", "sweep"),
     Case("report-opened", "report runs.tar.xz --out page.html --csv csv --omit-times --json",
          "archive"),
     Case("report-png", "report sweep --out page.html --png png --omit-times", "sweep", slow=True),
-    Case("report-to-archive", "report sweep --out page.html --archive runs.tar.xz --omit-times --json",
-         "sweep"),
     Case("watch", "watch sweep --once", "sweep"),
     Case("paper-list", "paper list --no-run --json", slow=True),
     Case("paper-plan", "paper threshold --dry-run --json"),
@@ -196,13 +194,6 @@ def device_cases(device):
         Case("train-muon", "train --out new --optimizer muon --precision f16 " + heads + at),
         Case("resume", "train --resume run --steps 8 --quiet" + at, "run"),
         Case("init-from", "train --init-from run --out new " + _tiny + at, "run"),
-        Case("train-small-full", ["train", "--out", "new"] + PARTS["small-full"]),
-    Case("train-medium-full", ["train", "--out", "new"] + PARTS["medium-full"]),
-    Case("explain-full", ["train", "--explain", "--json"] + PARTS["small-full"]),
-    Case("ranks", "train --out new --comm tcp --micro-batches 2 " + _tiny, slow=True, ranks=2),
-    Case("replicas", "train --out new --comm tcp --micro-batches 4 --replicas 2 "
-                     "--deterministic no " + _tiny,
-         slow=True, ranks=4),
-    Case("sample", "sample run --tokens 8 --seed 1 --prompt Hi --json" + at, "run"),
+        Case("sample", "sample run --tokens 8 --seed 1 --prompt Hi --json" + at, "run"),
         Case("sweep", "sweep " + _sweep.replace("--jobs 1", "") + " --json" + at),
     ]
