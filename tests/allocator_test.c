@@ -266,7 +266,14 @@ TEST_EACH_DEVICE(a_loan_is_the_workspace_of_a_step, dev)
     rig_steps(&got, 0, 3); /* the first report takes what a GPU's decompositions keep */
     CHECK_OK(own, musec_ctx_trim(own));
     for (int t = 3; t < 7; t++) {
-        const bool    reports = (t + 1) % 3 == 0;
+        const bool reports = (t + 1) % 3 == 0;
+        if (t == 4) { /* nothing is lent, and the next allocator has nothing */
+            p.first = p.calls + 1;
+            rig_set_grads(&got, t, 1.0);
+            CHECK(rig_try(&got, 1.0) == MUSEC_ENOMEM, "a step without memory");
+            CHECK(musec_optim_steps(got.opt) == t && loan.is_out == 0, "the step counts");
+            p.first = 0;
+        }
         const int64_t calls = p.calls, out = p.out;
         if (t > 3) { /* step 3 has shown its size */
             CHECK_OK(p.from, p.from->ops->alloc(p.from, loan.bytes, &loan.data));

@@ -45,6 +45,8 @@ TEST(error_messages_have_one_printable_line)
     assert_string_equal(e.text, "a?b?[1m: 7");
     ms_fail(&e, MUSEC_EIO, "in %s", e.text);
     CHECK(strcmp(e.text, "in a?b?[1m: 7") == 0, "its own text as an argument: %s", e.text);
+    ms_fail(&e, MUSEC_EIO, "%s", "\xc2\x9b" /* ESC [ in one character */ "1m");
+    assert_string_equal(e.text, " ?1m");
     memset(big, 'x', sizeof big - 1);
     big[sizeof big - 1] = '\0';
     ms_fail(&e, MUSEC_EIO, "%s", big);

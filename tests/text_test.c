@@ -1,5 +1,9 @@
-/* text_test.c - valid and invalid UTF-8 characters. */
+/* text_test.c - valid and invalid UTF-8 characters, and those that a terminal would obey. */
+#define _POSIX_C_SOURCE 200809L /* fmemopen */
 #include "check.h"
+
+#include <stdio.h>
+#include <string.h>
 
 #include "core/text.h"
 
@@ -26,4 +30,19 @@ TEST(only_valid_utf8_characters_have_a_length)
     for (size_t i = 0; i < COUNT(cases); i++)
         CHECK(ms_text_char(cases[i].text) == cases[i].bytes, "case %zu", i);
     CHECK(ms_text_length("a\xc3\xa9\xff\xe2\x82\xac") == 4, "four");
+}
+
+/* ESC, DEL, and U+009B, which is ESC [ in one character; U+00A0 and a byte of no character stay. */
+TEST(control_characters_are_not_printed)
+{
+    static const char raw[] = "a\033[31m\x7f\xc2\x9b\xc2\xa0\xe2\x9b\n\xc3\xa9";
+    char              text[sizeof raw], shown[2 * sizeof raw];
+    FILE             *to = fmemopen(shown, sizeof shown, "w");
+
+    memcpy(text, raw, sizeof raw);
+    CHECK(strcmp(ms_text_printable(text), "a?[31m? ?\xc2\xa0\xe2\x9b?\xc3\xa9") == 0, "%s", text);
+    CHECK(to != NULL, "no stream");
+    ms_text_print("<", raw, ">", to);
+    CHECK(fclose(to) == 0, "not written");
+    CHECK(strcmp(shown, "<a?[31m??\xc2\xa0\xe2\x9b?\xc3\xa9>") == 0, "%s", shown);
 }

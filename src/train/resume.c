@@ -119,21 +119,30 @@ done:
 static musec_status check_not_ended(ms_error *e, const char *dir)
 {
     char         path[MS_PATH_MAX];
-    json_t      *summary = NULL;
+    json_t      *summary = NULL, *whole = NULL;
     const char  *status;
+    bool         ended;
     musec_status st;
 
     TRY(ms_path_join(e, dir, "summary.json", path));
     TRY(ms_json_find(e, path, MS_JSON_ANY_NAMES, &summary)); /* NULL: it has not ended */
+    TRY(ms_json_find(e, path, MS_JSON_SEALED, &whole));
     status = json_string_value(json_object_get(summary, "status"));
-    if (status != NULL && (strcmp(status, "done") == 0 || strcmp(status, "diverged") == 0 ||
-                           strcmp(status, "stalled") == 0))
+    ended  = status != NULL && (strcmp(status, "done") == 0 || strcmp(status, "diverged") == 0 ||
+                               strcmp(status, "stalled") == 0);
+    if (ended && whole == NULL)
+        st = ms_fail(e, MUSEC_EFORMAT,
+                     "%s: damaged: its bytes do not have the sha256 at its end, and there is no "
+                     "checkpoint to go on from; remove it to make the run anew",
+                     path);
+    else if (ended)
         st = ms_fail(e, MUSEC_EINVAL,
                      "%s says that the run is %s, and there is no checkpoint to go on from (sweep "
                      "keeps them with --keep-checkpoints, train writes more with "
                      "--checkpoint-every); to go further start another run with --out",
                      path, status);
 done:
+    json_decref(whole);
     json_decref(summary);
     return st;
 }

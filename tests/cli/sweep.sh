@@ -382,6 +382,13 @@ for text in '' '{"status": "do' '[]' '{"status": "finished"}'; do
     check "only that one" grep -q '^1 of 1 run, ' stderr
 done
 
+# one with a flipped digit is not believed, nor replaced before somebody has looked at it
+sed -i 's/"last_val_loss": [0-9]/"last_val_loss": 9/' "$(echo torn/pico-muon-lr0.1-*/summary.json)"
+exits 1 sweep grid.json --out torn
+check "it says so: $(cat stderr)" grep -Eq '1 of 12 runs failed.*summary.json: damaged: .*; remove it' stderr
+rm "$(echo torn/pico-muon-lr0.1-*/summary.json)"
+finishes torn grid.json
+
 # directories with other contents
 victim=$(cd calm && ls -d pico-muon-lr0.02*)
 cp -r calm edited

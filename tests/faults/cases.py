@@ -15,6 +15,18 @@ SWEEP = ("--optimizer muon,soft-musec --lr 0.02 --preset pico --set steps=2 --se
          "--set max_doc=32 --set val_tokens=64 --out sweep --jobs 1").split()
 
 
+# Every part of the models in full, on four layers of sixteen columns; the window grows after two
+# steps, and the embedding parts from the head after four.
+_full = ("--steps 6 --checkpoint-every 2 --val-every 3 --report-every 3 --quiet --layers 4 "
+         "--width 16 --heads 2 --head 8 --mlp 32 --batch 64 --micro-batches 2 --val-tokens 64 "
+         "--tokenizer byte --long-layers 1,3 --gate-width 8 --yarn 32 --untie 4 --spare 3 "
+         "--set extension=0 %s --set stages=2_doc=32_window=8/16;_rest_doc=32_window=16/32")
+PARTS = {preset: ["--preset", preset] + [x.replace("_", " ") if x.startswith("stages=") else x
+                                         for x in (_full % more).split()]
+         for preset, more in (
+             ("small-full", "--skips 2:0 --bare-layers 1 --paired-layers 2 --bigram 64 "
+                            "--bigram-width 8 --value-tables 0:0,3:1 --attn-from 1 --mudd 8"),
+             ("medium-full", "--skips 2:0,3:1 --backout 1 --value-tables 0:0,1:1,3:0"))}
 PAPER = ("--set stages= --set steps=200 --set layers=1 --set width=32 --set heads=1 --set head=32 "
          "--set mlp=64 --set batch=512 --set max_doc=64 --set val_tokens=256 "
          "--set report_every=50").split()  # runs that have learned something: claims are judged
@@ -52,14 +64,16 @@ def write_inputs(put, port):
 
 
 class Case:
-    """slow: not among the samples of every day; measures: what it prints has times in it."""
+    """slow: not among the samples of every day; measures: what it prints has times in it; ranks:
+    so many processes make it together, all of which are disturbed."""
 
     def __init__(self, name, argv, needs="inputs", stdin=None, again=None, slow=False,
-                 measures=False):
-        self.name, self.argv, self.needs, self.stdin = name, argv.split(), needs, stdin
+                 measures=False, ranks=0):
+        self.name, self.needs, self.stdin = name, needs, stdin
+        self.argv = argv.split() if isinstance(argv, str) else argv
         self.stdout = "stdout of measurements" if measures else "stdout"
         self.again = self.argv if again is None else again.split()
-        self.slow = slow
+        self.slow, self.ranks = slow, ranks
 
 
 NEEDS = {  # directories with what was made before, by musec itself
@@ -67,6 +81,8 @@ NEEDS = {  # directories with what was made before, by musec itself
     "run": [["train", "--out", "run"] + TINY],
     "half": [["train", "--out", "run"] + TINY + ["--time-limit", "1e-9"]],
     "sweep": [["sweep"] + SWEEP],
+    "archive": [["sweep"] + SWEEP,
+                ["report", "sweep", "--out", "first.html", "--archive", "runs.tar.xz"]],
     "paper": [["paper", "threshold", "--out", "paper", "--jobs", "1", "--omit-times"] + PAPER],
     "shards": [["tokenize", "texts.jsonl", "--tokenizer", "byte", "--out", "shards"]],
 }
@@ -97,19 +113,32 @@ CASES = [
     Case("resume", "train --resume run --steps 8 --quiet", "run"),
     Case("resume-half", "train --resume run --quiet", "half"),
     Case("init-from", "train --init-from run --out new " + _tiny, "run"),
+    Case("train-small-full", ["train", "--out", "new"] + PARTS["small-full"]),
+    Case("train-medium-full", ["train", "--out", "new"] + PARTS["medium-full"]),
+    Case("explain-full", ["train", "--explain", "--json"] + PARTS["small-full"]),
+    Case("ranks", "train --out new --comm tcp --micro-batches 2 " + _tiny, slow=True, ranks=2),
+    Case("replicas", "train --out new --comm tcp --micro-batches 4 --replicas 2 "
+                     "--deterministic no " + _tiny,
+         slow=True, ranks=4),
     Case("sample", "sample run --tokens 8 --seed 1 --prompt Hi --json", "run"),
     Case("export", "export run --out model --json", "run"),
     Case("sweep", "sweep " + _sweep + " --json"),
     Case("sweep-done", "sweep " + _sweep + " --json", "sweep"),
     Case("sweep-plan", "sweep " + _sweep + " --dry-run --json"),
-    Case("sweep-best", "sweep --best-of sweep --times 1,5 --out best --jobs 1 --json", "sweep"),
+    Case("sweep-best", "sweep --best-of sweep --times 1,5 --seed 0,1 --time-limit 60 "
+                       "--no-checkpoints --jobs 1 --out best --json", "sweep"),
+    Case("sweep-two", "sweep " + _sweep.replace("--jobs 1", "--jobs 2") + " --seed 0,1", slow=True),
     Case("report", "report sweep --out page.html --csv csv --omit-times --json", "sweep"),
+    Case("report-to-archive", "report sweep --out page.html --archive runs.tar.xz --omit-times "
+                              "--json", "sweep"),
+    Case("report-opened", "report runs.tar.xz --out page.html --csv csv --omit-times --json",
+         "archive"),
     Case("report-png", "report sweep --out page.html --png png --omit-times", "sweep", slow=True),
-    Case("report-to-archive", "report sweep --out page.html --archive runs.tar.xz --omit-times --json",
-         "sweep"),
     Case("watch", "watch sweep --once", "sweep"),
     Case("paper-list", "paper list --no-run --json", slow=True),
     Case("paper-plan", "paper threshold --dry-run --json"),
+    Case("paper-only", "paper threshold --dry-run --list threshold=0.1,0.2 "
+                       "--only threshold=0.2 --json"),
     Case("paper-tables", "paper architecture --out out --omit-times --json"),
     Case("paper-runs", "paper threshold --out out --jobs 1 --omit-times --json "
                        + _paper.replace("steps=200", "steps=2"), slow=True),
@@ -126,6 +155,20 @@ CASES = [
     Case("data-get", "data get tiny --sources sources.json --out got --retries 0 --quiet --json"),
     Case("bench", "bench ops --quick --repeats 1 --filter gemm --json", slow=True, measures=True),
     Case("demo", "demo --steps 2 --jobs 1 --out demo --json", slow=True),
+    Case("plan-measured", "plan --set layers=1 --gpus 1,2 --link-gbps 10 --json", slow=True,
+         measures=True),
+]
+# every optimizer that is no row above, and parts of optimizers that none of them has
+CASES += [Case("train-" + name, "train --out new --optimizer %s %s" % (name, _tiny),
+               slow=name != "normuon")
+          for name in ("musec", "muon", "muonclip", "spectra", "sgdm", "adam", "adamw", "signum",
+                       "ademamix", "lion", "normuon", "adamuon", "muon2", "scion", "muonh",
+                       "mucon", "softmuon")]
+CASES += [
+    Case("train-composed", "train --out new --optimizer muon --base lion --function soft "
+                           "--second-moment longer --decay-form hyperball " + _tiny),
+    Case("replay-normuon", "replay --optimizer normuon --w0 w0.npy --grads grads.npy --out w.npy "
+                           "--state-out s.safetensors --json"),
 ]
 
 

@@ -4,7 +4,8 @@
  *     FAULTS_AFTER=1     and so do all that follow
  *     FAULTS_REPORT=FILE the number of allocations and of failures is appended to FILE at the end,
  *                        and the stack of the first failure when it happens
- *     FAULTS_PROGRAM=X   only a program of this name is disturbed, not what it starts
+ *     FAULTS_PROGRAM=X   only programs whose name begins so are disturbed, not others that they
+ *                        start; each counts for itself
  *
  * Allocations of libraries, such as those of the C library on our behalf, count as well, but not
  * those before main(), where CUDA's runtime registers kernels and fails without a word. */
@@ -71,7 +72,8 @@ static void arm(void)
     const char *file = getenv("FAULTS_REPORT"), *program = getenv("FAULTS_PROGRAM");
     void       *frames[2];
 
-    if (program != NULL && strcmp(program, program_invocation_short_name) != 0) return;
+    if (program != NULL && strncmp(program_invocation_short_name, program, strlen(program)) != 0)
+        return;
     (void)backtrace(frames, 2); /* loads a library the first time */
     if (file != NULL) snprintf(report, sizeof report, "%s", file);
     fail_at    = at == NULL ? 0 : strtol(at, NULL, 10);

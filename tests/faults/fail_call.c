@@ -5,14 +5,15 @@
  *     it fail, too; 0: none.  What was counted, and the failure, are lines of the file REPORT.
  *     Exits as the program does.
  *
- * A call that fails is not made.  Writes to stderr never fail.  Processes other than musec, such as
- * rsvg-convert, are left alone. */
+ * A call that fails is not made, but for close.  Writes to stderr never fail.  Processes other than
+ * musec, such as rsvg-convert, are left alone. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "supervise.h"
 
@@ -31,14 +32,13 @@ typedef struct plan {
 
 static bool is_musec(unsigned pid)
 {
-    char  path[64], name[64] = "";
-    FILE *f;
-    snprintf(path, sizeof path, "/proc/%u/comm", pid);
-    f = fopen(path, "r");
-    if (f == NULL) return false;
-    if (fgets(name, sizeof name, f) == NULL) name[0] = '\0';
-    fclose(f);
-    return strncmp(name, "musec", 5) == 0;
+    char    path[64], target[4096];
+    ssize_t n;
+    snprintf(path, sizeof path, "/proc/%u/exe", pid);
+    n = readlink(path, target, sizeof target - 1);
+    if (n <= 0) return false;
+    target[n] = '\0';
+    return strncmp(strrchr(target, '/') + 1, "musec", 5) == 0;
 }
 
 static int decide(void *arg, const struct seccomp_notif *call)

@@ -12,6 +12,7 @@ import threading
 
 import cases
 
+ON_RANKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tools", "on_ranks")
 LIMIT_S = 60  # longer is a hang; the longest command takes a second
 
 
@@ -31,6 +32,8 @@ def normal(name, data, folder):
     if name.endswith("summary.json"):  # and the sums of what has times in it
         data = re.sub(rb'"log": {[^}]*}|"[0-9a-f]{64}"\n}\n$', b"", data)
         data = re.sub(rb'"machine": "[^"]*"', b"", data)  # where the processor can be told
+    if name.endswith("summary.json"):
+        data = re.sub(rb'"date": "[^"]*"', b"", data)  # midnight may have passed
     if name.endswith("checksums.json"):  # of a file that was there already it does not know this
         data = re.sub(rb',\n *"url": "[^"]*"', b"", data)
     data = data.replace(os.fsencode(folder), b"@")
@@ -128,11 +131,15 @@ class Bench:
         env.update(more or {})
         return env
 
-    def start(self, folder, argv, stdin=None, env=None, before=()):
+    def start(self, folder, argv, stdin=None, env=None, before=(), ranks=0):
         """Runs musec in the folder; (exit status, stdout, stderr), status None for a hang."""
+        program = [self.musec]
+        if ranks > 0:
+            program = [ON_RANKS, str(ranks), self.musec]
+            env = dict(env or {}, MUSEC_TEST_LAUNCHER="plain", MASTER_ADDR="127.0.0.1")
         with (open(os.path.join(folder, stdin), "rb") if stdin else open(os.devnull, "rb")) as f:
             try:
-                p = subprocess.run(list(before) + [self.musec] + argv, cwd=folder, stdin=f,
+                p = subprocess.run(list(before) + program + argv, cwd=folder, stdin=f,
                                    capture_output=True, timeout=LIMIT_S,
                                    env=self.environment(folder, env))
             except subprocess.TimeoutExpired as hang:
@@ -167,11 +174,11 @@ class Bench:
         if case.name in self.wanted:
             return
         folder = self.fresh(case)
-        status, out, err = self.start(folder, case.argv, case.stdin)
+        status, out, err = self.start(folder, case.argv, case.stdin, ranks=case.ranks)
         if status != 0:
             sys.exit("%s: exit %s: %s" % (case.name, status, err.decode()))
         files = tree(folder)
-        again, out2, _ = self.start(folder, case.again, case.stdin)
+        again, out2, _ = self.start(folder, case.again, case.stdin, ranks=case.ranks)
         self.wanted[case.name] = (normal(case.stdout, out, folder), files, again)
         shutil.rmtree(folder)
 
@@ -183,21 +190,24 @@ class Bench:
 
 # ---- the judge ----
 
-def judge_again(bench, case, folder, files_wanted):
-    """What is wrong after the command was given again, undisturbed."""
+def judge_again(bench, case, folder, files_wanted, said=""):
+    """What is wrong after the command was given again, undisturbed; what it said before of a
+    directory that it could not remove."""
     argv = case.again
     resume = [x for x in argv if x == "--out"]
     if argv[0] == "train" and resume and os.path.exists(
             os.path.join(folder, argv[argv.index("--out") + 1], "config.json")):
-        argv = ["train", "--resume", argv[argv.index("--out") + 1], "--quiet"]
+        ranks = sum((argv[argv.index(x):][:2] for x in ("--comm", "--replicas") if x in argv), [])
+        argv = ["train", "--resume", argv[argv.index("--out") + 1], "--quiet"] + ranks
     elif argv[0] in ("train", "export") and resume:
         shutil.rmtree(os.path.join(folder, argv[argv.index("--out") + 1]), ignore_errors=True)
     elif argv[0] == "tokenize" and os.path.exists(os.path.join(folder, "out", "manifest.json")):
         argv = argv + ["--resume"]
-    status, _, err = bench.start(folder, argv, case.stdin)
+    status, _, err = bench.start(folder, argv, case.stdin, ranks=case.ranks)
     if status != 0 and not (argv[0] == "tokenize" and b"is complete" in err):
         return "given again: exit %s: %s" % (status, err.decode(errors="replace").strip()[-300:])
     left = {n: b for n, b in tree(folder).items() if ".part" not in n and (
+        not n.startswith("musec-archive-") or n.split("/")[0] not in said) and (
         n in files_wanted or "checkpoint/step_" not in n)}  # the next one written removes old ones
     d = difference(files_wanted, left)
     return None if d is None else "given again: " + d

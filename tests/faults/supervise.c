@@ -3,6 +3,7 @@
 #include "supervise.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <poll.h>
 #include <stdio.h>
@@ -118,6 +119,21 @@ static _Noreturn void become(char *const argv[], const int *numbers, size_t n, i
 
 /* ---- the supervisor -------------------------------------------------------------------------- */
 
+/* A close that fails has closed all the same, as Linux has it: what was open goes, and the number
+ * leads nowhere. */
+static void close_there(int fd, const struct seccomp_notif *call)
+{
+    const int                  nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+    struct seccomp_notif_addfd add     = { .id          = call->id,
+                                           .flags       = SECCOMP_ADDFD_FLAG_SETFD,
+                                           .srcfd       = (unsigned)nowhere,
+                                           .newfd       = (unsigned)call->data.args[0],
+                                           .newfd_flags = O_CLOEXEC };
+    if (nowhere < 0) return;
+    (void)ioctl(fd, SECCOMP_IOCTL_NOTIF_ADDFD, &add);
+    close(nowhere);
+}
+
 /* Answers one question; false when no one is left who could ask. */
 static bool answer(int fd, supervise_decide *decide, void *arg)
 {
@@ -131,6 +147,7 @@ static bool answer(int fd, supervise_decide *decide, void *arg)
     resp.id    = call.id;
     resp.error = -decide(arg, &call);
     if (resp.error == 0) resp.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+    if (resp.error != 0 && call.data.nr == __NR_close) close_there(fd, &call);
     (void)ioctl(fd, SECCOMP_IOCTL_NOTIF_SEND, &resp); /* ENOENT: it was killed meanwhile */
     return true;
 }
