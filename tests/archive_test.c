@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/file.h"
+#include "core/text.h"
 #include "experiment/archive.h"
 #include "fake_run.h"
 #include "scratch.h"
@@ -70,9 +71,45 @@ TEST(runs_come_back_from_an_archive)
     free(a);
     free(b);
     a = strdup(archives.dir);
-    ms_archives_close(&archives);
+    CHECK_OK_ERR(&e, ms_archives_close(&e, &archives));
     CHECK(a != NULL && access(a, F_OK) != 0, "%s is left", a);
     free(a);
+    ms_runset_free(&set);
+    ms_runset_free(&again);
+}
+
+/* Directories whose names an archive does not take, or that have the same one: all runs come back,
+ * under other names. */
+TEST(runs_come_back_whatever_their_directories_are_called)
+{
+    static const char *const names[] = { ".hidden", "a\nb",   "a\\b",    "same",
+                                         "same+2",  "x/same", "y/z/same" };
+    static const fake        run     = { .optimizer = "muon", .lr = 0.1, .loss = 3.0 };
+    char                     path[512], made[512], long_name[256];
+    const char              *root = fresh_dir();
+    ms_error                 e    = { "" };
+    ms_runset                set = { 0 }, again = { 0 };
+    ms_archives              archives = { 0 };
+
+    if (!can_pack()) return;
+    memset(long_name, 'n', sizeof long_name - 1);
+    long_name[sizeof long_name - 1] = '\0';
+    CHECK(mkdir(path_in(root, "x"), 0777) == 0 && mkdir(path_in(root, "y"), 0777) == 0 &&
+              mkdir(path_in(root, "y/z"), 0777) == 0,
+          "%s", root);
+    for (size_t i = 0; i <= COUNT(names); i++) {
+        const char *name = i < COUNT(names) ? names[i] : long_name;
+        snprintf(made, sizeof made, "%s", fake_run(root, &run));
+        snprintf(path, sizeof path, "%s/%s", root, name);
+        CHECK(rename(made, path) == 0, "%s", path);
+        if (i % 2 == 0) ms_text_append(path, sizeof path, "/"); /* as a shell completes it */
+        CHECK_OK_ERR(&e, ms_runset_add(&e, &set, path));
+    }
+    snprintf(path, sizeof path, "%s/all.tar.xz", root);
+    CHECK_OK_ERR(&e, ms_archive_write(&e, &set, path));
+    CHECK_OK_ERR(&e, ms_archives_add(&e, &archives, path, &again));
+    CHECK(again.n == COUNT(names) + 1, "%zu runs", again.n);
+    CHECK_OK_ERR(&e, ms_archives_close(&e, &archives));
     ms_runset_free(&set);
     ms_runset_free(&again);
 }
@@ -175,6 +212,9 @@ TEST(hostile_archives_are_refused)
         { { "", NULL, '0', NULL, "{}" }, "no plain path" },
         { { "a/log.jsonl", NULL, '0', "77777777777", "" }, "too large" },
         { { "a/log.jsonl", NULL, '0', "-1", "" }, "too large" },
+        { { "./", NULL, '5', "77777777777", "" }, "too large" },
+        { { "a/", NULL, '5', "77777777777", "" }, "too large" },
+        { { "././@LongLink", NULL, 'L', "00000000003", "abc" }, "tar --format=ustar" },
         { { "a/log.jsonl", NULL, '0', "00000001000", "" }, "cut off" },
     };
     static const member twice[] = { { "a/config.json", NULL, '0', NULL, "{}" },
@@ -204,6 +244,6 @@ TEST(a_text_is_no_archive)
         fprintf(f, "this is no archive\n");
     CHECK(f != NULL && fclose(f) == 0, "%s", path);
     CHECK_FAILS(&e, ms_archives_add(&e, &all, path, &set), MUSEC_EFORMAT, "checksum");
-    ms_archives_close(&all);
+    CHECK_OK_ERR(&e, ms_archives_close(&e, &all));
     ms_runset_free(&set);
 }

@@ -86,6 +86,26 @@ TEST(a_seed_that_diverges_decides_nothing_alone)
     expect("near-best", MS_NOT_DECIDED, "with one of three seeds diverged ");
 }
 
+/* Muon has three seeds, and Soft Musec three others: the means decide, and the result says why. */
+TEST(seeds_that_are_not_common_pair_nothing)
+{
+    static const double none[3] = { 0.0, 0.0, 0.0 }, small[3] = { 0.0, 0.004, -0.004 };
+    world_make();
+    give_seeds(small, none);
+    for (size_t i = 0; i < w.n; i++) {
+        char *more = w.at[i].more, *seed = strstr(more, "seed=");
+        if (strcmp(w.at[i].optimizer, "muon") != 0) continue;
+        if (seed != NULL)
+            seed[strlen("seed=")] += 5;
+        else
+            snprintf(more + strlen(more), FAKE_SETTINGS - strlen(more), "%sseed=5",
+                     more[0] != '\0' ? " " : "");
+    }
+    judge();
+    expect("tuned", MS_HOLDS, "by the means ");
+    check_words("tuned", "(no seed in common)");
+}
+
 /* ---- optima at an edge ----------------------------------------------------------------------- */
 
 TEST(an_optimum_at_the_edge_of_the_grid_judges_nothing)
@@ -119,6 +139,24 @@ TEST(a_range_that_is_cut_off_decides_in_one_direction)
     judge();
     expect("range", MS_NOT_TESTED, "with one of 3 or more ");
     check_words("range", "at the edge of the grid: the range of Muon, 0.003 to 0.01, may go on");
+}
+
+/* With the last of three seeds Muon's range is 0.003 to 0.01 in place of 0.01 to 0.1, and may go on
+ * below: this seed has no margin. */
+TEST(a_seed_that_does_not_test_a_claim_leaves_it_open)
+{
+    static const double none[3] = { 0.0, 0.0, 0.0 };
+    world_make();
+    give_seeds(none, none);
+    set_loss("muon", 0.003, 3.4);
+    for (size_t i = w.n - w.n / 3; i < w.n; i++) {
+        if (strcmp(w.at[i].optimizer, "muon") != 0) continue;
+        if (w.at[i].lr == 0.003) w.at[i].loss = 3.0;
+        if (w.at[i].lr == 0.1) w.at[i].loss = 3.3;
+    }
+    judge();
+    expect("range", MS_NOT_DECIDED, "with a seed whose range is cut off ");
+    check_words("range", "(3 paired seeds, one of which does not test it alone)");
 }
 
 /* Decays of 0 and of the paper's largest are natural ends, others are not; so are thresholds. */

@@ -33,6 +33,7 @@ static int describe(void *o, musec_dltensor *out)
 static void *item(void *list, ptrdiff_t index)
 {
     void **items = list;
+    if (items[index] == NULL) raised++; /* as where a list is shorter */
     return items[index];
 }
 
@@ -238,6 +239,9 @@ TEST(weights_may_be_fetched_beforehand)
     w.look.near = near;
     musec_fetch_tensors(&w.look, w.weight_list);
     CHECK(look(&w) == N, "nothing has changed");
+    w.weight_list[2] = NULL;
+    musec_fetch_tensors(&w.look, w.weight_list);
+    CHECK(raised == 0, "an exception is left");
 }
 
 TEST(another_version_is_refused)

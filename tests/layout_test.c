@@ -34,6 +34,19 @@ static const struct {
     { OF(gate_width), { 0, -1, 11, INT64_MAX } }, /* more than the width */
     { OF(cap), { -1, 3, 7 } },
     { OF(rope_adjacent), { -1, 2, 7 } },
+    { OF(embed2), { -1, 2, 7 } },
+    { OF(smear), { -1, 2, 7 } },
+    { OF(attn_scales), { -1, 2, 7 } },
+    { OF(key_offset), { -1, 2, 7 } },
+    { OF(backout), { -1, 4, INT64_MAX, INT64_MIN } }, /* a layer from 1 on, of 3 */
+    { OF(spare), { -1, INT64_MAX, 7 } },
+    { OF(bigram), { -1, 2, INT64_MAX, INT64_MIN } },
+    { OF(bigram_width), { -1, INT64_MAX, 7 } },
+    { OF(attn_from), { -1, 3, INT64_MAX, INT64_MIN } },
+    { OF(xsa), { -1, 2, 7 } },
+    { OF(post_mix), { -1, 2, 7 } },
+    { OF(value_ve), { -1, 2, 7 } },
+    { OF(mudd), { -1, INT64_MAX, 7 } },
 };
 
 static const struct {
@@ -87,6 +100,72 @@ TEST(invalid_fields_are_refused_by_name)
             snprintf(text, sizeof text, "%g", values[k]);
             check_refused(&cfg, wrong_reals[i].name, text);
         }
+    }
+}
+
+static void no_x0_mix(ms_gpt_config *cfg) { *cfg = gpt_parts, cfg->x0_mix = 0; }
+static void table_of_no_layer(ms_gpt_config *cfg) { cfg->value_table[5] = 1; }
+static void table_17(ms_gpt_config *cfg) { cfg->value_table[1] = MS_GPT_TABLES + 1; }
+static void table_without_attention(ms_gpt_config *cfg) { cfg->value_table[2] = 1; }
+static void skip_from_itself(ms_gpt_config *cfg) { cfg->skip_from[2] = 3; }
+static void bigram_of_two_rows(ms_gpt_config *cfg) { cfg->bigram = 2; }
+static void bigram_alone(ms_gpt_config *cfg) { cfg->post_mix = cfg->mudd = 0; }
+static void both_mixes(ms_gpt_config *cfg) { cfg->x0_mix = 1; }
+static void odd_gates(ms_gpt_config *cfg) { cfg->gate_width = 5; }
+static void odd_heads(ms_gpt_config *cfg) { cfg->heads = 3, cfg->mudd = 0; }
+static void pairs_of_no_layer(ms_gpt_config *cfg) { cfg->paired_layers |= 1 << 5; }
+static void bare_layer_0(ms_gpt_config *cfg) { cfg->bare_layers |= 1; }
+static void bare_of_no_layer(ms_gpt_config *cfg) { cfg->bare_layers |= (uint64_t)1 << 63; }
+static void mudd_without_skips(ms_gpt_config *cfg) { cfg->skip_from[2] = 0; }
+static void mudd_in_other_heads(ms_gpt_config *cfg) { cfg->head = 6; }
+static void mudd_and_backout(ms_gpt_config *cfg) { cfg->backout = 1; }
+
+/* The number of layers is looked at before any layer is, whatever else is on. */
+TEST(numbers_of_layers_are_refused_first)
+{
+    const int64_t layers[] = { 0, -1, MS_GPT_LAYERS + 1, 100000, INT64_MAX };
+    for (size_t i = 0; i < COUNT(layers); i++) {
+        ms_gpt_config cfg = gpt_plain; /* without gates, which would settle what else is asked */
+        cfg.layers        = layers[i];
+        check_refused(&cfg, "layers", "wrong");
+    }
+}
+
+/* Parts that mean nothing, or something else than they seem, in the model that they are given to;
+ * the message begins with the part. */
+TEST(parts_that_do_not_go_together_are_refused)
+{
+    static const struct {
+        const char *name;
+        void (*spoil)(ms_gpt_config *cfg);
+    } rows[] = {
+        { "embed2", no_x0_mix },
+        { "value_tables", table_of_no_layer },
+        { "value_tables", table_17 },
+        { "value_tables", table_without_attention },
+        { "skips", skip_from_itself },
+        { "bigram", bigram_of_two_rows },
+        { "bigram", bigram_alone },
+        { "post_mix", both_mixes },
+        { "value_ve", odd_gates },
+        { "paired_layers", odd_heads },
+        { "paired_layers", pairs_of_no_layer },
+        { "bare_layers", bare_layer_0 },
+        { "bare_layers", bare_of_no_layer },
+        { "mudd", mudd_without_skips },
+        { "mudd", mudd_in_other_heads },
+        { "mudd", mudd_and_backout },
+    };
+    ms_error      e;
+    ms_gpt_config all = gpt_small;
+    CHECK_OK_ERR(&e, ms_gpt_check(&e, &gpt_parts));
+    CHECK_OK_ERR(&e, ms_gpt_check(&e, &all));
+    all.paired_layers = UINT64_MAX, all.mudd = 0; /* all that have attention */
+    CHECK_OK_ERR(&e, ms_gpt_check(&e, &all));
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        ms_gpt_config cfg = gpt_small;
+        rows[i].spoil(&cfg);
+        check_refused(&cfg, rows[i].name, "wrong");
     }
 }
 

@@ -61,9 +61,42 @@ TEST_EACH_DEVICE(unknown_fields_must_be_0, dev)
           "set");
     CHECK(musec_optim_create(&opt, dev, &newer.cfg) == MUSEC_ENOTSUP && opt == NULL, "create");
     CHECK(strstr(musec_ctx_error(dev), musec_version()) != NULL, "%s", musec_ctx_error(dev));
+    newer.more[15] = 0, newer.cfg.reserved = 1; /* its meaning is of a later version, too */
+    CHECK(musec_optim_create(&opt, dev, &newer.cfg) == MUSEC_ENOTSUP && opt == NULL, "reserved");
     newer.cfg.size = MUSEC_OPTIM_CONFIG_SIZE_1 - 1;
     CHECK(musec_optim_create(&opt, dev, &newer.cfg) == MUSEC_EINVAL, "too small");
     CHECK(musec_optim_config_set(&newer.cfg, "lr", "1") == MUSEC_EINVAL, "too small");
+}
+
+/* Finds the default of an optimizer in a help such as "... [5; muon2, mine: 3]". */
+static bool find_default(const char *help, const char *name, char *text, size_t bytes)
+{
+    const char *at = strrchr(help, '[');
+    at             = at == NULL ? NULL : strstr(at, name);
+    at             = at == NULL ? NULL : strstr(at, ": ");
+    if (at == NULL) return false;
+    snprintf(text, bytes, "%.*s", (int)strcspn(at + 2, ";]"), at + 2);
+    return true;
+}
+
+TEST(help_names_the_optimizers_with_other_defaults)
+{
+    char usual[160], own[160], said[160];
+    for (size_t i = 0; musec_optim_option(i, NULL, NULL) != NULL; i++) {
+        const char              *help = NULL, *key = musec_optim_option(i, NULL, &help), *name;
+        const musec_optim_config plain = rig_config("muon", "");
+        CHECK(ms_optim_config_get(&plain, key, usual, sizeof usual) == MUSEC_OK, "%s", key);
+        for (size_t o = 0; (name = musec_optim_name(o, NULL)) != NULL; o++) {
+            musec_optim_config cfg = rig_config(name, "");
+            CHECK(ms_optim_config_get(&cfg, key, own, sizeof own) == MUSEC_OK, "%s", key);
+            if (strcmp(own, usual) == 0 || !musec_optim_reads(&cfg, key)) continue;
+            CHECK(find_default(help, name, said, sizeof said), "%s of %s is %s: \"%s\"", key, name,
+                  own, help);
+            CHECK(musec_optim_config_set(&cfg, key, said) == MUSEC_OK, "%s: \"%s\"", key, said);
+            CHECK(ms_optim_config_get(&cfg, key, said, sizeof said) == MUSEC_OK, "%s", key);
+            CHECK(strcmp(said, own) == 0, "%s of %s is %s, not %s", key, name, own, said);
+        }
+    }
 }
 
 TEST(every_listed_choice_can_be_set)
@@ -547,6 +580,9 @@ TEST_EACH_DEVICE(options_that_are_not_read_change_nothing, dev)
     CHECK(unread > 100, "%d", unread);
     const musec_optim_config cfg = rig_config("muon", "");
     CHECK(musec_optim_reads(&cfg, "lr") == 1, "lr");
+    musec_optim_config none = rig_config("sgdm", "");
+    none.second_moment      = MUSEC_SECOND_ROWS; /* which musec_optim_create() refuses */
+    CHECK(musec_optim_reads(&none, "second-beta") == 0, "there is nothing that it could divide");
     CHECK(musec_optim_reads(&cfg, NULL) == 0, "NULL");
     CHECK(musec_optim_reads(NULL, "lr") == 0, "no config");
     CHECK(musec_optim_reads(&(musec_optim_config){ .size = 4 }, "lr") == 0, "not from init");

@@ -8,10 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/text.h"
 #include "experiment/pool.h"
+#include "scratch.h"
 
 enum { JOBS = 6, WIDTH = 40 };
 
@@ -133,6 +136,30 @@ TEST(a_stop_reaches_the_running_job_and_starts_no_other)
     CHECK(r.jobs[1].code == -1 && !r.jobs[1].settled, "%d", r.jobs[1].code);
     CHECK(ms_clock_ms() - began < 60e3, "it took long");
     began = 0.0, stop = 0;
+}
+
+/* A descriptor is missing behind the job's output and the two ends of its socket. */
+TEST(a_worker_that_cannot_start_says_why)
+{
+    const char   *path  = tmp_path("stderr");
+    const int     saved = dup(STDERR_FILENO);
+    const int     to    = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    struct rlimit all, few;
+    rig           r = { .args = { say } };
+    blob          said;
+
+    CHECK(saved >= 0 && to >= 0 && getrlimit(RLIMIT_NOFILE, &all) == 0, "%s", path);
+    few          = all;
+    few.rlim_cur = (rlim_t)to + 4;
+    CHECK(dup2(to, STDERR_FILENO) >= 0 && setrlimit(RLIMIT_NOFILE, &few) == 0, "%s", path);
+    run_all(&r, 1, 1);
+    CHECK(setrlimit(RLIMIT_NOFILE, &all) == 0 && dup2(saved, STDERR_FILENO) >= 0, "%s", path);
+    close(to);
+    close(saved);
+    get_file(path, &said);
+    CHECK(r.jobs[0].code == 127, "%d", r.jobs[0].code);
+    CHECK(ms_text_find((const char *)said.p, said.n, "Too many open files", 19) != NULL, "%.*s",
+          (int)said.n, (const char *)said.p);
 }
 
 int main(int argc, char **argv)

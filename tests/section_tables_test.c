@@ -2,8 +2,10 @@
 #include "check.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "core/memory_stream.h"
 #include "section_rig.h"
 
 TEST(usable_ranges_end_at_bad_rates_and_at_the_edges_of_the_sweep)
@@ -124,6 +126,20 @@ TEST(stalled_runs_are_drawn_but_never_best)
           block("dynamics-val")->figure.caption);
 }
 
+/* The CSV of a table has this line. */
+static void check_csv(const char *table, const char *line)
+{
+    ms_memory_stream m;
+    ms_error         e  = { "" };
+    FILE            *to = ms_memory_open(&m);
+    char            *text;
+    CHECK(to != NULL, "no memory");
+    CHECK_OK_ERR(&e, ms_table_csv(&e, &block(table)->table, to));
+    text = ms_memory_close(&m);
+    check_has(text, line);
+    free(text);
+}
+
 /* Muon 2.0 and 2.2, mean 2.1; Soft Musec 2.1 and 2.2 beside them, +5 % and 0 %: mean 2.5 %,
  * standard deviation 3.5355 %, over sqrt 2 and times 12.7062 is 31.766 %.  At 5 times the rate
  * there is one seed. */
@@ -138,6 +154,11 @@ TEST(differences_are_paired_by_seed)
     check_row("differences", 1, "pico, builtin|Soft Musec|5 × best|1|3.0000|1|-25.00%|1|4");
     check_row("differences", 2, "pico, builtin|Muon|best|0.1|2.1000 ± 1.2706|2|-|0|3");
     check_row("differences", 3, "pico, builtin|Muon|5 × best|0.5|4.0000|1|-|0|3");
+    check_csv("differences", "\"pico, builtin\",Soft Musec,5 × best,1,3,,1,-25,,1,4");
+    check_csv("differences", "\"pico, builtin\",Muon,5 × best,0.5,4,,1,,,0,3");
+    MAKE("muon lr=0.1 loss=2", "soft-musec lr=0.2 loss=2.1", "muon lr=0.5 loss=3",
+         "soft-musec lr=1 loss=3 stalled");
+    check_row("differences", 1, "pico, builtin|Soft Musec|5 × best|1|-|1|-|0|2");
     MAKE("muon lr=0.1 loss=2");
     CHECK(section("differences") == NULL, "there is nothing beside Muon");
 }

@@ -190,6 +190,7 @@ TEST(every_optimizer_takes_the_same_steps)
         check_kind(dev, musec_optim_name(i, NULL), NULL, NULL);
     check_kind(dev, "soft-musec", "momentum-dtype", "bf16");
     check_kind(dev, "soft-musec", "threshold", "quantile:0.8");
+    check_kind(dev, "soft-musec", "second-moment", "longer");
     check_kind(dev, "sgdm", "avg-steps", "2");
     check_kind(dev, "soft-musec", "operands", "bf16");
     check_kind(dev, "spectra", "operands", "f16");

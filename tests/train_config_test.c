@@ -258,9 +258,9 @@ TEST(presets_have_their_numbers_of_parameters)
         const char *preset;
         int64_t     matrix, all;
     } presets[] = {
-        { "small", 77856768, 155123712 },       { "medium", 201326592, 304351264 },
-        { "wide", 805306368, 1011355680 },      { "medium-full", 201326592, 613420440 },
-        { "wide-full", 805306368, 1629493912 },
+        { "small", 77856768, 155123712 },        { "medium", 201326592, 304351264 },
+        { "wide", 805306368, 1011355680 },       { "small-full", 75497472, 490908680 },
+        { "medium-full", 201326592, 613420440 }, { "wide-full", 805306368, 1629493912 },
     };
     for (size_t i = 0; i < COUNT(presets); i++) {
         ms_train_config cfg = train_config(presets[i].preset, "muon", NULL);
@@ -290,13 +290,15 @@ TEST(lists_of_layers_are_checked)
         { "skips", "2:2", "an earlier one" },
         { "skips", "64:1", "LAYER:NUMBER" },
         { "skips", "1:99999999999999999999", "be" },
-        { "backout", "4", "one of the 4 layers" },
+        { "backout", "4", "a layer from 0 to 3" },
+        { "attn-from", "3", "a layer from 0 to 2" },
+        { "bare-layers", "4", "bare-layers names layer 4; the last of the 4 layers is 3" },
+        { "paired-layers", "0,9", "names layer 9" },
         { "backout", "x", "none" },
         { "embed2", "yes", "x0_mix" },
         { "bigram", "100", "post_mix" },
         { "mudd", "4", "mudd needs" },
         { "bare-layers", "0", "layer 0" },
-        { "attn-from", "4", "one of the 4 layers" },
         { "paired-layers", "0;1", "paired-layers" },
     };
     for (size_t i = 0; i < COUNT(bad); i++) {

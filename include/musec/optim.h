@@ -397,20 +397,22 @@ MUSEC_API int64_t musec_optim_steps(const musec_optim *opt);
 MUSEC_API int64_t musec_optim_skipped(const musec_optim *opt);
 
 /* The state of one matrix of the parameter (`block` as in its report) to host memory, dense, in the
- * weight's dtype: "momentum", "m", "v", "slow", "average".  `bytes` are those of that matrix.
- * Waits. */
+ * weight's dtype: "momentum", "m", "v", "slow", "second", "average".  `bytes` are those of that
+ * matrix; "second" of rows (columns) is one float64 for each.  Waits. */
 MUSEC_API musec_status musec_optim_get_state(musec_optim *opt, size_t param, int64_t block,
                                              const char *state, void *host, size_t bytes);
 
 /* The names of what is kept for a parameter: index 0, 1, ... until NULL.  "momentum"; "m", "v" and
- * "slow" of bases with moments; "average" of epochs; "low" or "master" of weights of 16 bits. */
+ * "slow" of bases with moments; "second" of a second moment; "average" of epochs; "low" or "master"
+ * of weights of 16 bits. */
 MUSEC_API const char *musec_optim_state_name(const musec_optim *opt, size_t param, size_t index);
 /* That state where it lies in device memory, to be read and written by the caller, until the
  * optimizer is destroyed.  "average", "low" and "master" have the weight's shape and element
- * order, with block 0; "low" is of MUSEC_I16.  The
- * others are a stack of all the parameter's matrices, with block -1 (EINVAL if these are not all of
- * one shape), or one of them, by its `block`.  The dtype is what it is stored in: float32 for
- * weights of 16 bits, bf16 with momentum_dtype.
+ * order, with block 0; "low" is of MUSEC_I16.  The others are a stack of all the parameter's
+ * matrices, with block -1 (EINVAL if these are not all of one shape), or one of them, by its
+ * `block`; "second" of rows has one column, of columns one row.  The dtype is what it is stored in:
+ * float32 for weights of 16 bits, bf16 with momentum_dtype, float64 for "second" of rows or
+ * columns.
  *
  * The view may be kept.  What was written through it is taken up by the next step if, since the
  * step before, either this function was called for the parameter or musec_optim_state_changed(),

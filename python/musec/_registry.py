@@ -223,6 +223,10 @@ def _beta(value: Any) -> str:
     return _number(1.0 - float(value))
 
 
+# Divides the threshold by a factor of a schedule: PyTorch's schedulers set rates, and tell no factor.
+_NOT_HERE = ("threshold-warmup",)
+
+
 @functools.lru_cache(maxsize=None)
 def keywords() -> dict[str, Keyword]:
     """The arguments that stand for the library's options: PyTorch's names where it has them."""
@@ -244,7 +248,7 @@ def keywords() -> dict[str, Keyword]:
     }
     found: dict[str, Keyword] = {}
     for key, option in by_key.items():
-        if key in ("beta2", "beta3"):
+        if key in ("beta2", "beta3", *_NOT_HERE):
             continue
         text = _yes if option.values == ("no", "yes") else _number
         keyword = renamed.get(key) or Keyword(option.field, (key,), text, option.help)

@@ -3,6 +3,8 @@ gradient or weight is; and what PyTorch puts around a step is still there."""
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -183,6 +185,43 @@ def test_a_failed_step_leaves_the_memory_usable():
             optimizer.step()
         assert engine.memory._loan.data is None and engine.memory._loan.is_out == 0
     assert torch.isfinite(weights[0]).all()
+
+
+def test_an_interrupted_step_keeps_what_it_has_lent(monkeypatch):
+    """An interrupt is raised when a call of C returns: the library has the piece until its next."""
+    kept, _ = run(ordinary, True, monkeypatch)
+    weights = parameters()
+    optimizer = optimizer_of(weights)
+    (engine,) = optimizer._engines
+    engine.lends, memory, library, pieces = True, engine.memory, engine._lib, []
+    empty = torch.empty
+
+    def noted(*sizes, **options):
+        piece = empty(*sizes, **options)
+        pieces.append(weakref.ref(piece))
+        return piece
+
+    class Interrupted:
+        def __getattr__(self, name):
+            if name == "musec_ctx_trim":
+                raise KeyboardInterrupt
+            return getattr(library, name)
+
+    for t in range(5):
+        ordinary(weights, t)
+        monkeypatch.setattr(torch, "empty", noted)
+        if t == 2:
+            engine._lib = Interrupted()
+            with pytest.raises(KeyboardInterrupt):
+                optimizer.step()
+            engine._lib = library
+            assert memory._loan.is_out == 1
+            assert memory._loan.data in [p().data_ptr() for p in pieces if p() is not None]
+        else:
+            optimizer.step()
+        monkeypatch.setattr(torch, "empty", empty)
+    assert memory._loan.data is None and memory._loan.is_out == 0
+    assert all(torch.equal(w, v) for w, v in zip(weights, kept))
 
 
 def test_a_gradient_of_another_layout_is_refused_either_way(monkeypatch):

@@ -131,6 +131,22 @@ def test_takes_its_state_dict(float32_muon):
     assert difference(ours, want) <= F32
 
 
+def test_takes_over_its_eps(float32_muon):
+    """The norms of the smallest matrix are below this one."""
+    weights, running = run(lambda p: torch.optim.Muon(p, lr=0.02, eps=4.0), 7)
+    want, _ = run(lambda p: torch.optim.Muon(p, lr=0.02, eps=4.0), 20)
+    loaded = mt.Muon([w.detach().clone().requires_grad_() for w in weights])
+    loaded.load_state_dict(running.state_dict())
+    for taken in (loaded, mt.from_torch_muon(running)):
+        assert [group["ns_eps"] for group in taken.param_groups] == [4.0]
+        params = taken.param_groups[0]["params"]
+        ours, _ = run(lambda p: taken, 13, params, 7)
+        assert difference(ours, want) <= F32
+    for option in ("eps", "ns_eps"):
+        taken = mt.from_torch_muon(running, **{option: 0.5})
+        assert [group["ns_eps"] for group in taken.param_groups] == [0.5]
+
+
 def test_other_optimizers_take_over_too():
     weights, running = run(lambda p: torch.optim.Muon(p, lr=0.02), 5)
     taken = mt.SoftMusec.from_torch_muon(running, threshold="rms:2", weight_decay=0.0)
@@ -139,6 +155,11 @@ def test_other_optimizers_take_over_too():
     assert taken.param_groups[0]["threshold"] == "rms:2"
     assert taken.param_groups[0]["weight_decay"] == 0.0
     run(lambda p: taken, 3, weights, 5)
+    for cls, rule in ((mt.AdaMuon, "fixed-rms"), (mt.Scion, "spectral_unclamped"), (mt.MuonH, "none")):
+        assert cls.from_torch_muon(running).param_groups[0]["adjust_lr_fn"] == rule
+    chosen = torch.optim.Muon(weights, adjust_lr_fn="match_rms_adamw")
+    taken = mt.AdaMuon.from_torch_muon(chosen)
+    assert taken.param_groups[0]["adjust_lr_fn"] == "match_rms_adamw"
 
 
 def test_refuses_others():
@@ -146,5 +167,9 @@ def test_refuses_others():
         mt.from_torch_muon(torch.optim.SGD([torch.nn.Parameter(torch.ones(2, 2))], lr=0.1))
     with pytest.raises(ValueError, match="eps"):
         mt.Muon([torch.nn.Parameter(torch.ones(2, 2))], eps=-1e-3)
+    with pytest.raises(ValueError, match="eps is 0"):
+        mt.Muon([torch.nn.Parameter(torch.ones(2, 2))], eps=0.0)
+    with pytest.raises(ValueError, match="ns_eps"):
+        mt.Muon([torch.nn.Parameter(torch.ones(2, 2))], eps=1e-3, ns_eps=1e-4)
     with pytest.raises(ValueError, match="ns_coefficients"):
         mt.Muon([torch.nn.Parameter(torch.ones(2, 2))], ns_coefficients=(1.0, 2.0, 3.0))

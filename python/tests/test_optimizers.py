@@ -127,6 +127,52 @@ def test_decay_forms(form):
     compare("soft-musec", {"decay_form": form, "ns_mode": "exact"}, torch.float64, F64)
 
 
+@pytest.mark.parametrize(
+    "name,option",
+    [
+        ("Spectra", {"threshold_warmup": 5}),  # no schedule of PyTorch's tells its factor
+        ("SGDM", {"second_beta": 0.9}),  # of the bases nothing is divided
+        ("AdamW", {"second_eps": 0.1}),
+        ("Lion", {"second_moment": "rows"}),
+        ("SoftMusec", {"ns_eps": 0.1}),
+        ("Muon", {"function": "soft"}),
+        ("MuonH", {"base": "adamw"}),
+    ],
+    ids=str,
+)
+def test_options_that_would_mean_nothing_are_refused(name, option):
+    with pytest.raises(ValueError, match=next(iter(option))):
+        getattr(mt, name)([torch.nn.Parameter(torch.ones(3, 2))], **option)
+
+
+@pytest.mark.parametrize("kind", ["rows", "longer", "elements"])
+@pytest.mark.parametrize("cut", [None, mt.blocks.heads(2), mt.blocks.columns(2)], ids=str)
+def test_second_moments_go_through_a_state_dict(kind, cut):
+    """In the shape of the weight, also where the library has a number for each row or column of a
+    block; and the steps after that have the same bits."""
+    some = [torch.nn.Parameter(gradients(shape, 1)[0]) for shape in [(8, 12), (12, 8), (4, 4)]]
+    given = [[gradients(tuple(w.shape), 6)[t] for w in some] for t in range(6)]
+    ours = mt.NorMuon([{"params": some, "blocks": cut}], second_moment=kind)
+
+    def steps(optimizer, weights, times):
+        for t in times:
+            for w, g in zip(weights, given[t]):
+                w.grad = g
+            optimizer.step()
+
+    steps(ours, some, range(3))
+    saved = ours.state_dict()
+    others = [torch.nn.Parameter(w.detach().clone()) for w in some]
+    loaded = mt.NorMuon([{"params": others, "blocks": cut}], second_moment=kind)
+    loaded.load_state_dict(saved)
+    for p in others:
+        second = loaded.state[p]["second_momentum_buffer"]
+        assert second.shape == p.shape and float(second.min()) > 0.0
+    steps(ours, some, range(3, 6))
+    steps(loaded, others, range(3, 6))
+    assert all(torch.equal(w, v) for w, v in zip(some, others))
+
+
 def test_every_optimizer_is_held_to_the_reference():
     assert set(optimizers()) == set(CASES)
 

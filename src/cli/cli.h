@@ -11,6 +11,7 @@
 
 #include "core/json_file.h"
 #include "core/options.h"
+#include "core/text.h"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DIVERGED = 3 };
 

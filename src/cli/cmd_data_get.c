@@ -86,13 +86,15 @@ static int64_t count_files(const ms_catalog_set *set)
 
 static void print_list(const ms_catalog *c)
 {
+    static const char indent[] = "             ";
     for (size_t i = 0; i < c->n; i++) {
         const ms_catalog_set *set = &c->sets[i];
         const long long       n   = count_files(set);
         printf("%s%-12s %lld file%s, %s\n", i == 0 ? "" : "\n", set->name, n, n == 1 ? "" : "s",
                ms_catalog_kind_name(set->kind));
-        if (set->about[0] != '\0') printf("%13s%s\n", "", set->about);
-        printf("%13slicence: %s\n", "", set->licence);
+        if (set->about[0] != '\0') ms_text_print(indent, set->about, "\n", stdout);
+        printf("%slicence: ", indent);
+        ms_text_print("", set->licence, "\n", stdout);
         if (!set->tried) printf("%13sits addresses have not been tried yet\n", "");
     }
 }
@@ -170,7 +172,8 @@ static musec_status print_result(ms_error *e, const struct args *a, const char *
     json_t *root;
 
     if (!a->json) {
-        printf("%s: %lld file%s (%lld %s there), %.1f MB fetched", out, (long long)r->files,
+        ms_text_print("", out, ": ", stdout);
+        printf("%lld file%s (%lld %s there), %.1f MB fetched", (long long)r->files,
                r->files == 1 ? "" : "s", (long long)r->found, r->found == 1 ? "was" : "were",
                (double)r->received / 1e6);
         if (r->shards > 0)

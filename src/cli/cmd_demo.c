@@ -278,7 +278,7 @@ static musec_status write_page(ms_error *e, const struct args *a, const demo_run
     add_result(runs, &page);
     TRY(ms_sections_build(e, &compare, &choice, &page));
     TRY(ms_page_write(e, &page, &(ms_page_files){ .html = path }));
-    if (!a->json) printf("\nThe plots: %s\n", path);
+    if (!a->json) ms_text_print("\nThe plots: ", path, "\n", stdout);
 done:
     ms_page_free(&page);
     ms_compare_free(&compare);

@@ -65,7 +65,8 @@ static musec_status print_result(ms_error *e, const struct args *a, const char *
     json_t *root;
 
     if (!a->json) {
-        printf("%s: step %lld, %lld parameters in %lld tensors of %s%s\n", out, (long long)r->step,
+        ms_text_print("", out, ": ", stdout);
+        printf("step %lld, %lld parameters in %lld tensors of %s%s\n", (long long)r->step,
                (long long)r->parameters, (long long)r->tensors, a->dtype,
                r->has_tokenizer ? "" : ", no tokenizer");
         return MUSEC_OK;

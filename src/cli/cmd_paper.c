@@ -2,6 +2,7 @@
  *
  * An item is defined by experiments/ITEM.json (experiment/experiment.h).  The command makes the
  * runs of the item that are missing and draws its page. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -149,7 +150,7 @@ static json_t *value_of(const char *text)
 {
     char        *end;
     const double x = strtod(text, &end);
-    return end != text && *end == '\0' ? json_real(x) : json_string(text);
+    return end != text && *end == '\0' && isfinite(x) ? json_real(x) : json_string(text);
 }
 
 /* NAME=LIST of --only or --list, as members of an object. */
@@ -173,6 +174,9 @@ static musec_status read_lists(ms_error *e, const char *flag, const ms_option_li
             if (*c == '-') *c = '_'; /* as the files have it */
         if (st == MUSEC_EINVAL)
             (void)ms_fail(e, st, "--%s wants NAME=VALUE,VALUE,..., not '%s'", flag, items->item[i]);
+        else if (st == MUSEC_OK && json_object_get(*out, name) != NULL)
+            st = ms_fail(e, MUSEC_EINVAL, "--%s names %s twice: give one list, %s=VALUE,VALUE,...",
+                         flag, name, name);
         ms_json_set(out, name, list);
     }
     if (st == MUSEC_OK && *out == NULL) st = ms_no_memory(e, "the lists");
@@ -271,7 +275,11 @@ static musec_status make_item(ms_error *e, ms_paper *p, const char *name)
 
     TRY(ms_experiment_find(e, &p->all, name, &found));
     TRY(check_args(e, p, found->name));
+    p->ask.only_differing = true;
     TRY(ms_paper_scan(e, p, found, &item));
+    if (item.grid.n == 0 && json_object_size(p->only) > 0 &&
+        json_array_size(json_object_get(found->file, "grids")) > 0)
+        TRY(ms_fail(e, MUSEC_EINVAL, "--only leaves none of the runs of %s", found->name));
     if (strcmp(found->name, "theory") == 0) {
         TRY(ms_paper_theory_runs(e, p, found));
         if (p->args->dry_run) goto done;

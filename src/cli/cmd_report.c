@@ -168,8 +168,9 @@ static musec_status print_json(ms_error *e, const struct args *a, const ms_compa
     return ms_json_finish(e, all, to);
 }
 
-/* Rejects a page that would replace a file of a run. */
-static musec_status check_out(ms_error *e, const char *out, const ms_runset *set)
+/* Rejects a file that would replace one of a run, or an archive that is read. */
+static musec_status check_out(ms_error *e, const char *option, const char *out,
+                              const ms_runset *set, const ms_archives *archives)
 {
     static const char *const files[] = { "config.json", "log.jsonl", "summary.json" };
     char                     path[MS_PATH_MAX];
@@ -178,7 +179,11 @@ static musec_status check_out(ms_error *e, const char *out, const ms_runset *set
         for (size_t k = 0; k < COUNT(files); k++)
             if (ms_path_join(NULL, set->at[i].dir, files[k], path) == MUSEC_OK &&
                 ms_path_same(path, out))
-                return ms_fail(e, MUSEC_EINVAL, "--out %s would replace a file of a run", out);
+                return ms_fail(e, MUSEC_EINVAL, "%s %s would replace a file of a run", option, out);
+    for (int i = 0; i < archives->n; i++)
+        if (ms_path_same(archives->path[i], out))
+            return ms_fail(e, MUSEC_EINVAL, "%s %s would replace an archive that is read", option,
+                           out);
     return MUSEC_OK;
 }
 
@@ -188,6 +193,13 @@ static musec_status add_runs(ms_error *e, ms_archives *archives, const char *pat
     if (stat(path, &info) == 0 && S_ISREG(info.st_mode))
         return ms_archives_add(e, archives, path, set);
     return ms_runset_add(e, set, path);
+}
+
+static void close_archives(ms_archives *all)
+{
+    ms_error left = { "" };
+    if (ms_archives_close(&left, all) != MUSEC_OK)
+        fprintf(stderr, "musec report: warning: %s\n", ms_text_printable(left.text));
 }
 
 static musec_status report(ms_error *e, const struct args *a, const names *only, int n, char **runs,
@@ -203,9 +215,13 @@ static musec_status report(ms_error *e, const struct args *a, const names *only,
     if (a->png != NULL) TRY(ms_png_ready(e));
     for (int i = 0; i < n; i++)
         TRY(add_runs(e, &archives, runs[i], set));
-    TRY(check_out(e, a->out, set));
+    TRY(check_out(e, "--out", a->out, set, &archives));
+    if (a->archive != NULL) TRY(check_out(e, "--archive", a->archive, set, &archives));
+    if (a->archive != NULL && ms_path_same(a->archive, a->out))
+        TRY(ms_fail(e, MUSEC_EINVAL, "--archive and --out are one file: %s", a->out));
     if (a->archive != NULL) TRY(ms_archive_write(e, set, a->archive));
     TRY(ms_archives_name(e, &archives, set));
+    close_archives(&archives); /* before what takes long: all is in memory */
     TRY(ms_compare_build(e, set, &c));
     TRY(make_page(e, a, only, &c, &page));
     TRY(ms_page_write(e, &page, &files));
@@ -215,11 +231,11 @@ static musec_status report(ms_error *e, const struct args *a, const names *only,
     if (a->json)
         TRY(print_json(e, a, &c, &page, to));
     else
-        fprintf(to, "%s\n", a->out);
+        ms_text_print("", a->out, "\n", to);
 done:
     ms_page_free(&page);
     ms_compare_free(&c);
-    ms_archives_close(&archives);
+    close_archives(&archives);
     return st;
 }
 

@@ -298,9 +298,10 @@ static musec_status print_text(ms_error *error, const struct job *j, FILE *to)
     st = ms_table_print(error, &table, to);
     for (size_t i = 0; exact && lists_values(j) && i < j->n_entries; i++) {
         fputc('\n', to); /* a blank line between matrices: gnuplot takes them as separate curves */
-        for (int64_t k = 0; k < shown_values(j, &j->entries[i]); k++)
-            fprintf(to, "%s %lld %.17g\n", j->entries[i].name, (long long)k,
-                    j->entries[i].values[k]);
+        for (int64_t k = 0; k < shown_values(j, &j->entries[i]); k++) {
+            ms_text_print("", j->entries[i].name, " ", to);
+            fprintf(to, "%lld %.17g\n", (long long)k, j->entries[i].values[k]);
+        }
     }
     ms_table_free(&table);
     return st;

@@ -46,7 +46,7 @@ static const ms_option options[] = {
     { "device", MS_OPT_STR, AT(device), "LIST",
       "devices that share the runs, as musec info lists them [each run's own]" },
     { "keep-checkpoints", MS_OPT_FLAG, AT(keep_checkpoints), NULL,
-      "keep the checkpoints of finished runs, which are removed otherwise" },
+      "keep the checkpoints of finished runs, which have none otherwise" },
     { "dry-run", MS_OPT_FLAG, AT(dry_run), NULL, "print the runs and their state, and start none" },
     MS_CLI_JSON(struct args),
 };
@@ -335,10 +335,14 @@ done:
 /* The grid of --best-of and --times. */
 static musec_status read_best(ms_error *e, const struct args *a, json_t **description)
 {
+    ms_log       log   = ms_log_open(stderr, MS_LOG_NORMAL);
     json_t      *texts = NULL, *factors = json_array();
     musec_status st;
 
-    TRY(ms_settings_list_of(e, a->times != NULL ? a->times : "1", &texts));
+    st = ms_settings_list_of(e, a->times != NULL ? a->times : "1", &texts);
+    if (st == MUSEC_EINVAL)
+        ms_error_set(e, "--times wants values with ',' between, not '%s'", a->times);
+    TRY(st);
     for (size_t i = 0; i < json_array_size(texts); i++) {
         const char  *text = json_string_value(json_array_get(texts, i));
         char        *end;
@@ -350,7 +354,7 @@ static musec_status read_best(ms_error *e, const struct args *a, json_t **descri
                         a->times));
         ms_json_append(&factors, json_real(x));
     }
-    TRY(ms_best_of(e, a->best_of, factors, description));
+    TRY(ms_best_of(e, &log, a->best_of, factors, description));
 done:
     json_decref(factors);
     json_decref(texts);

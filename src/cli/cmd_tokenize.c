@@ -162,10 +162,11 @@ static musec_status print_result(ms_error *e, const struct args *a, const ms_tok
     json_t *root;
 
     if (!a->json) {
-        printf("%s: %lld shard%s, %lld token%s, %lld document%s of %.1f MB (%.2f bytes a token)",
-               a->out, (long long)p->shards, plural(p->shards), (long long)p->tokens,
-               plural(p->tokens), (long long)p->documents, plural(p->documents),
-               (double)p->text_bytes / 1e6, (double)p->text_bytes / (double)p->tokens);
+        ms_text_print("", a->out, ": ", stdout);
+        printf("%lld shard%s, %lld token%s, %lld document%s of %.1f MB (%.2f bytes a token)",
+               (long long)p->shards, plural(p->shards), (long long)p->tokens, plural(p->tokens),
+               (long long)p->documents, plural(p->documents), (double)p->text_bytes / 1e6,
+               (double)p->text_bytes / (double)p->tokens);
         if (p->bad > 0) printf(", %lld line%s passed over", (long long)p->bad, plural(p->bad));
         printf(", %.1f s\n", seconds);
         return MUSEC_OK;

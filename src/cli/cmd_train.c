@@ -61,8 +61,8 @@ static const ms_option before[] = {
       "how several processes train one model, where mpirun, srun or the like have started them: "
       "auto is MPI, with NCCL among GPUs where each process has one, or NCCL alone where "
       "MASTER_ADDR is set; tcp needs neither [auto]" },
-    { "replicas", MS_OPT_STR, AT(replicas), "N|no",
-      "groups of ranks that each own all matrices; without --deterministic one a machine [auto]" },
+    { "replicas", MS_OPT_STR, AT(replicas), "N|no|auto",
+      "groups of ranks that each own all matrices; auto: one a machine with --deterministic no" },
     { "config", MS_OPT_STR, AT(config), "FILE",
       "start from the config.json of another run instead of a preset [none]" },
     { "quiet", MS_OPT_FLAG, AT(quiet), NULL, "print no progress" },
@@ -438,7 +438,7 @@ static musec_status print_summary(ms_error *e, const struct args *a, const char 
             printf("%s%s %.4f%s", i == 0 ? " (" : ", ", s->last_val->val_names[i],
                    s->last_val->val_losses[i], i + 1 == s->last_val->n_val_sets ? ")" : "");
         if (s->skipped > 0) printf("; %lld steps skipped", (long long)s->skipped);
-        printf("; %s\n", out);
+        ms_text_print("; ", out, "\n", stdout);
         return MUSEC_OK;
     }
     root = json_object();

@@ -110,6 +110,18 @@ static void add_problems(ms_completion *out)
     add_names(out, ms_objective_name);
 }
 
+static void add_scales(ms_completion *out)
+{
+    ms_experiments all = { 0 };
+    ms_error       ignored;
+    const char    *name;
+
+    out->out_of_memory = ms_experiments_load(&ignored, &all) == MUSEC_ENOMEM;
+    for (size_t i = 0; (name = ms_experiment_scale_at(&all, i)) != NULL; i++)
+        add(out, "%s", name);
+    ms_experiments_free(&all);
+}
+
 /* ---- options --------------------------------------------------------------------------------- */
 
 /* What a value may be, by its placeholder in --help and, where that is not enough, the option. */
@@ -127,7 +139,7 @@ static const struct {
     { "FIELD=VALUE", NULL, MS_COMPLETE_PREFIXES, add_fields },
     { "FIELD=LIST", NULL, MS_COMPLETE_PREFIXES, add_fields },
     { "OPTION=VALUE", NULL, MS_COMPLETE_PREFIXES, add_optim_options },
-    { "SCALE", NULL, MS_COMPLETE_WORDS, add_presets },
+    { "SCALE", NULL, MS_COMPLETE_WORDS, add_scales },
     { "A,B", "sections", MS_COMPLETE_WORDS, add_sections },
     { "LIST", "optimizer", MS_COMPLETE_WORDS, add_optimizers },
     { "NAME", "optimizer", MS_COMPLETE_WORDS, add_optimizers },

@@ -66,7 +66,8 @@ static int unknown(const char *name)
                           : ms_name_nearest(name, names, COUNT(names));
     if (near == NULL && name[0] == '-')
         near = ms_name_nearest(name + strspn(name, "-"), names, COUNT(names));
-    fprintf(stderr, "musec: there is no %s \"%s\"", name[0] == '-' ? "option" : "subcommand", name);
+    fprintf(stderr, "musec: there is no %s ", name[0] == '-' ? "option" : "subcommand");
+    ms_text_print("\"", name, "\"", stderr);
     if (near != NULL)
         fprintf(stderr, "; did you mean \"%s\"?\n", near);
     else

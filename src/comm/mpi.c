@@ -5,9 +5,8 @@
  *
  * No call blocks inside MPI: all are begun, and then tested until they are done, with longer and
  * longer pauses, which leaves the cores to other ranks, and to this one where it computes meanwhile
- * (async.h).  A mutex is held for each call, so that MPI
- * needs to allow no more than calls from one thread at a time, and the thread that watches over the
- * job (below) gets its turn.
+ * (async.h).  A mutex is held for each call, so that MPI needs to allow no more than calls from one
+ * thread at a time, and the thread that watches over the job (below) gets its turn.
  *
  * Every rank sends a beat to the next one, in a ring, from a thread of its own that does nothing
  * else: it beats while the rank computes, and no longer when it has died or was stopped.  A rank

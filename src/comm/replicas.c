@@ -248,9 +248,9 @@ musec_status ms_comm_add_replicas(ms_error *e, ms_comm *below, int replicas, ms_
     if (group == NULL || place == NULL) TRY(ms_no_memory(e, "the replicas of a job"));
     if (replicas > 0 && (size % replicas != 0 || size == replicas))
         TRY(ms_fail(e, MUSEC_EINVAL,
-                    "%d ranks do not make %d replicas of several ranks each: give a number that "
-                    "divides them, or no",
-                    size, replicas));
+                    "%d rank%s not make %d replicas of several ranks each: give a number of "
+                    "replicas that divides that of ranks, or no",
+                    size, size == 1 ? " does" : "s do", replicas));
     TRY(choose_groups(e, below, replicas, group, &n));
     if (!are_alike(group, size, n, place)) goto done;
     TRY(open_part(e, below, group, group[below->rank], &within));

@@ -57,7 +57,9 @@ typedef struct meeting {
     double          end; /* by the clock */
     int             listener;
     int             listener_port;
-    place          *places; /* (size) */
+    place          *places;   /* (size) */
+    char            why[128]; /* the last connection, or listening, has failed */
+    bool            lasts;    /* and trying again will not help */
 } meeting;
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
@@ -138,40 +140,51 @@ static int port_of(int fd)
                                          : ((struct sockaddr_in *)&a)->sin_port);
 }
 
+/* Keeps why a call has failed: of getaddrinfo() the code, else 0 and errno. */
+static void keep_reason(meeting *m, int code)
+{
+    const int   error = code == EAI_MEMORY ? ENOMEM : errno;
+    const char *words = code == 0 || code == EAI_SYSTEM || code == EAI_MEMORY ? strerror(error)
+                                                                              : gai_strerror(code);
+    snprintf(m->why, sizeof m->why, "%s", words);
+    m->lasts = code == EAI_MEMORY || ((code == 0 || code == EAI_SYSTEM) &&
+                                      (error == ENOMEM || error == EMFILE || error == ENFILE));
+}
+
 /* Listens at a port on all addresses of this machine, by version 6 where that is; 0: at any. */
 static musec_status start_listening(ms_error *e, meeting *m, int port)
 {
     const int        families[] = { AF_INET6, AF_INET };
     struct addrinfo *list       = NULL;
     char             text[16];
-    int              code = 0;
+    int              code;
 
     snprintf(text, sizeof text, "%d", port);
     for (size_t i = 0; i < COUNT(families) && m->listener < 0; i++) {
         const struct addrinfo hints = { .ai_flags    = AI_PASSIVE | AI_NUMERICSERV,
                                         .ai_family   = families[i],
                                         .ai_socktype = SOCK_STREAM };
-        if (getaddrinfo(NULL, text, &hints, &list) != 0) continue;
-        m->listener = listen_at(list);
-        code        = errno;
-        freeaddrinfo(list);
+        code                        = getaddrinfo(NULL, text, &hints, &list);
+        if (code == 0) m->listener = listen_at(list);
+        if (m->listener < 0) keep_reason(m, code);
+        if (code == 0) freeaddrinfo(list);
     }
     if (m->listener < 0)
         return ms_fail(e, MUSEC_EIO, "ranks cannot meet at port %d of this machine: %s%s", port,
-                       strerror(code), port > 0 ? "; MASTER_PORT names it" : "");
+                       m->why, port > 0 ? "; MASTER_PORT names it" : "");
     m->listener_port = port_of(m->listener);
     return MUSEC_OK;
 }
 
 /* Connects to rank 0 at MASTER_ADDR, or to another rank at its place. */
-static int try_connect(const meeting *m, const place *to, int port)
+static int try_connect(meeting *m, const place *to, int port)
 {
     const struct addrinfo hints = { .ai_flags    = AI_NUMERICSERV,
                                     .ai_family   = AF_UNSPEC,
                                     .ai_socktype = SOCK_STREAM };
     struct addrinfo      *list  = NULL;
     char                  text[16];
-    int                   fd = -1;
+    int                   fd = -1, code;
 
     if (to != NULL && to->length > 0) {
         struct sockaddr_storage a = to->address;
@@ -181,15 +194,21 @@ static int try_connect(const meeting *m, const place *to, int port)
             ((struct sockaddr_in *)&a)->sin_port = htons((uint16_t)port);
         fd = socket(a.ss_family, SOCK_STREAM, 0);
         if (fd >= 0 && connect(fd, (struct sockaddr *)&a, to->length) == 0) return fd;
+        keep_reason(m, 0);
         if (fd >= 0) close(fd);
         return -1;
     }
     snprintf(text, sizeof text, "%d", port);
-    if (getaddrinfo(m->host, text, &hints, &list) != 0) return -1;
+    code = getaddrinfo(m->host, text, &hints, &list);
+    if (code != 0) {
+        keep_reason(m, code);
+        return -1;
+    }
     for (const struct addrinfo *a = list; a != NULL && fd < 0; a = a->ai_next) {
         fd = socket(a->ai_family, a->ai_socktype, a->ai_protocol);
-        if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) != 0) {
-            close(fd);
+        if (fd < 0 || connect(fd, a->ai_addr, a->ai_addrlen) != 0) {
+            keep_reason(m, 0);
+            if (fd >= 0) close(fd);
             fd = -1;
         }
     }
@@ -210,14 +229,17 @@ static musec_status meet(ms_error *e, meeting *m, int rank, socket_kind kind, in
 
     for (;;) {
         *out = try_connect(m, to, port);
-        if (*out >= 0 || ms_clock_ms() >= m->end) break;
+        if (*out >= 0 || m->lasts || ms_clock_ms() >= m->end) break;
         ms_clock_pause_us(RETRY_US);
     }
+    if (*out < 0 && m->lasts)
+        return ms_fail(e, MUSEC_EIO, "rank %d cannot be reached at %s, port %d: %s", rank, m->host,
+                       port, m->why);
     if (*out < 0)
         return ms_fail(e, MUSEC_EIO,
-                       "rank %d was not found at %s, port %d, within %d s: MASTER_ADDR and "
+                       "rank %d was not found at %s, port %d, within %d s (%s): MASTER_ADDR and "
                        "MASTER_PORT must lead to the machine of rank 0",
-                       rank, m->host, port, LIMIT_MS / 1000);
+                       rank, m->host, port, LIMIT_MS / 1000, m->why);
     send_at_once(*out);
     if (!ms_tcp_send(*out, &mine, sizeof mine))
         return ms_fail(e, MUSEC_EIO, "rank %d hung up: %s", rank, strerror(errno));
@@ -343,10 +365,10 @@ musec_status ms_tcp_meet(ms_error *e, const ms_ranks *ranks, ms_tcp_sockets *out
     musec_status st   = MUSEC_OK;
 
     *out = (ms_tcp_sockets){ malloc(size * sizeof(int)), malloc(size * sizeof(int)) };
+    for (size_t r = 0; out->data != NULL && out->notice != NULL && r < size; r++)
+        out->data[r] = out->notice[r] = -1;
     if (m.places == NULL || out->data == NULL || out->notice == NULL)
         TRY(ms_no_memory(e, "the sockets of a job"));
-    for (size_t r = 0; r < size; r++)
-        out->data[r] = out->notice[r] = -1;
     TRY(read_address(e, &m));
     if (size > 1) TRY(ranks->rank == 0 ? meet_as_first(e, &m) : meet_the_first(e, &m));
 done:

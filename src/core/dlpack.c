@@ -100,7 +100,9 @@ void musec_fetch_tensors(const musec_tensor_look *look, void *weights)
     enum { LINE = 64, AROUND = 2 * LINE }; /* bytes: a tensor's shape lies amid what else it is */
     if (look == NULL || look->size != sizeof *look || look->near == NULL) return;
     for (size_t i = 0; i < look->n; i++) {
-        __builtin_prefetch(look->item(weights, (ptrdiff_t)i));
+        const void *weight = look->item(weights, (ptrdiff_t)i);
+        if (weight == NULL) look->clear(); /* musec_look_at_tensors says which one */
+        __builtin_prefetch(weight);
         for (intptr_t at = -AROUND; at <= AROUND; at += LINE)
             __builtin_prefetch((const void *)((uintptr_t)look->near[i] + (uintptr_t)at));
     }

@@ -12,6 +12,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "core/text.h"
+
 #define LINE_MAX_BYTES 4096
 #define WIDTH_DEFAULT  80
 #define HEIGHT_DEFAULT 24
@@ -68,7 +70,7 @@ void ms_log_say(ms_log *log, ms_log_level level, const char *fmt, ...)
     va_start(args, fmt);
     if (vsnprintf(line, sizeof line - 1, fmt, args) < 0) line[0] = '\0'; /* - 1 for the newline */
     va_end(args);
-    memcpy(line + strlen(line), "\n", 2);
+    memcpy(ms_text_printable(line) + strlen(line), "\n", 2);
     fputs(line, log->to); /* a failure of stderr cannot be reported */
     fflush(log->to);
 }
@@ -82,7 +84,7 @@ void ms_log_progress(ms_log *log, const char *fmt, ...)
     va_start(args, fmt);
     if (vsnprintf(line, sizeof line, fmt, args) < 0) line[0] = '\0';
     va_end(args);
-    cut_to(line,
+    cut_to(ms_text_printable(line),
            terminal_extent(log->to).width - 1); /* some terminals wrap after the last column */
     fprintf(log->to, "\r%s\033[K", line);       /* ESC [ K erases the rest of a longer line */
     fflush(log->to);
@@ -101,7 +103,7 @@ void ms_log_block(ms_log *log, const char *text)
         char         line[LINE_MAX_BYTES];
         const size_t bytes = strcspn(text, "\n");
         snprintf(line, sizeof line, "%.*s", (int)bytes, text);
-        cut_to(line, screen.width - 1);
+        cut_to(ms_text_printable(line), screen.width - 1);
         fprintf(log->to, "\r%s\033[K\n", line);
         text += bytes + (text[bytes] == '\n');
         n++;

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/text.h"
+
 #define TEXT_OF(x)  #x
 #define VALUE_OF(x) TEXT_OF(x) /* one more expansion: the number, not the macro's name */
 
@@ -53,8 +55,7 @@ void ms_error_set(ms_error *error, const char *fmt, ...)
     if (n < 0) line.text[0] = '\0';
     if (n >= (int)sizeof line.text)
         memcpy(line.text + sizeof line.text - sizeof cut, cut, sizeof cut);
-    for (char *c = line.text; *c != '\0'; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    (void)ms_text_printable(line.text);
     *error = line;
 }
 

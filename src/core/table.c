@@ -98,19 +98,6 @@ void ms_table_names(ms_table *table, const char *const *names)
     }
 }
 
-/* Prints a cell; a control character, which a terminal would obey, as '?'. */
-static void put_cell(const char *text, FILE *to)
-{
-    for (size_t n; *text != '\0'; text += n) {
-        n = ms_text_char(text);
-        if (n == 0) n = 1;
-        if (ms_text_is_control(text))
-            putc('?', to);
-        else
-            fwrite(text, 1, n, to);
-    }
-}
-
 musec_status ms_table_print(ms_error *error, const ms_table *table, FILE *to)
 {
     const size_t n_cols             = strlen(table->align);
@@ -129,7 +116,7 @@ musec_status ms_table_print(ms_error *error, const ms_table *table, FILE *to)
         const int    blanks = width[col] - (int)ms_text_length(table->cells[i]);
         const int    right  = table->align[col] == 'r';
         fprintf(to, "%*s", right ? blanks : 0, "");
-        put_cell(table->cells[i], to);
+        ms_text_print("", table->cells[i], "", to);
         fprintf(to, "%*s", right || last ? 0 : blanks, ""); /* none at the end */
         fputs(last ? "\n" : "  ", to);
     }

@@ -46,6 +46,20 @@ char *ms_text_printable(char *text)
     return text;
 }
 
+void ms_text_print(const char *before, const char *text, const char *after, FILE *to)
+{
+    fputs(before, to);
+    for (size_t n; *text != '\0'; text += n) {
+        n = ms_text_char(text);
+        if (n == 0) n = 1;
+        if (ms_text_is_control(text))
+            putc('?', to);
+        else
+            fwrite(text, 1, n, to);
+    }
+    fputs(after, to);
+}
+
 bool ms_text_ends_with(const char *text, const char *end)
 {
     const size_t n = strlen(text), m = strlen(end);

@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "core/status.h"
 
@@ -24,6 +25,8 @@ void ms_text_append(char *text, size_t bytes, const char *fmt, ...) MS_PRINTF(3,
 bool ms_text_is_control(const char *text);
 /* Puts '?' in the place of control characters, which a terminal would obey; returns the text. */
 char *ms_text_printable(char *text);
+/* Prints a text that a user or a file has chosen, printable, between two of ours. */
+void ms_text_print(const char *before, const char *text, const char *after, FILE *to);
 
 bool ms_text_ends_with(const char *text, const char *end);
 /* Returns the first occurrence of the n bytes of `part`, at least one, in the text, or NULL. */

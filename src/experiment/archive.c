@@ -3,7 +3,7 @@
  * Tar is read as POSIX has it (ustar): blocks of 512 bytes, a header for each file with a checksum,
  * two blocks of zeros at the end.  Nothing of an archive is trusted: names must be plain paths
  * below its root, only the three files of a run are taken, none twice, and sizes are bounded. */
-#define _POSIX_C_SOURCE 200809L /* mkdtemp, strdup */
+#define _XOPEN_SOURCE 700 /* mkdtemp, realpath, strdup */
 #include "experiment/archive.h"
 
 #include <errno.h>
@@ -18,7 +18,14 @@
 #include "data/pack.h"
 #include "data/unpack.h"
 
-enum { BLOCK = 512, NAME = 100, PREFIX = 155, PATH_TEXT = NAME + PREFIX + 2, MAX_PARTS = 6 };
+enum {
+    BLOCK     = 512,
+    NAME      = 100,
+    PREFIX    = 155,
+    PATH_TEXT = NAME + PREFIX + 2,
+    MAX_PARTS = 6,
+    PIECE     = 64 * BLOCK
+};
 
 static const char *const run_files[] = { "config.json", "log.jsonl", "summary.json" };
 
@@ -39,9 +46,32 @@ static unsigned checksum(const tar_header *h)
     return sum;
 }
 
+/* A byte of a name that is neither shown otherwise than it is, nor part of a path elsewhere. */
+static bool is_plain_byte(char c) { return (unsigned char)c >= ' ' && c != '\\' && c != 127; }
+
+/* Counts one more file of so many bytes against the limits; the path is for the message. */
+static musec_status count_member(ms_error *e, const char *path, int64_t bytes, int64_t *all,
+                                 int64_t *members)
+{
+    if (bytes >= 0 && bytes <= MS_ARCHIVE_MEMBER && (*all += bytes) <= MS_ARCHIVE_BYTES &&
+        ++*members <= MS_ARCHIVE_MEMBERS)
+        return MUSEC_OK;
+    return ms_fail(
+        e, MUSEC_EFORMAT,
+        "%s: too large for an archive of runs, which has at most %d files of %d MiB, and "
+        "%lld MiB together",
+        path, MS_ARCHIVE_MEMBERS, MS_ARCHIVE_MEMBER >> 20, (long long)(MS_ARCHIVE_BYTES >> 20));
+}
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static musec_status write_member(ms_error *e, ms_pack *to, const char *dir, const char *name,
+typedef struct tar_out {
+    ms_pack *to;
+    char (*names)[PATH_TEXT]; /* of the directories, by run */
+    int64_t bytes, members;
+} tar_out;
+
+static musec_status write_member(ms_error *e, tar_out *out, const char *dir, const char *name,
                                  const char *text, size_t bytes)
 {
     static const char zeros[BLOCK];
@@ -49,9 +79,6 @@ static musec_status write_member(ms_error *e, ms_pack *to, const char *dir, cons
     tar_header        h    = { .type = '0', .version = "00" };
     musec_status      st;
 
-    if (strlen(dir) > PREFIX || bytes > MS_ARCHIVE_MEMBER)
-        TRY(ms_fail(e, MUSEC_EINVAL, "%s/%s: its name or its size is more than an archive takes",
-                    dir, name));
     memcpy(h.prefix, dir, strlen(dir));
     memcpy(h.name, name, strlen(name));
     memcpy(h.magic, "ustar", 6);
@@ -62,9 +89,9 @@ static musec_status write_member(ms_error *e, ms_pack *to, const char *dir, cons
     snprintf(h.mtime, sizeof h.mtime, "%011o", 0u);
     snprintf(h.sum, sizeof h.sum, "%06o", checksum(&h));
     h.sum[7] = ' ';
-    TRY(ms_pack_write(e, to, &h, sizeof h));
-    TRY(ms_pack_write(e, to, text, bytes));
-    if (over > 0) TRY(ms_pack_write(e, to, zeros, BLOCK - over));
+    TRY(ms_pack_write(e, out->to, &h, sizeof h));
+    TRY(ms_pack_write(e, out->to, text, bytes));
+    if (over > 0) TRY(ms_pack_write(e, out->to, zeros, BLOCK - over));
 done:
     return st;
 }
@@ -93,26 +120,39 @@ static json_t *rounded(const char *key, const json_t *value)
     return json_incref((json_t *)value);
 }
 
-/* The lines of a log with rounded numbers, in the place of `text`; a line that cannot be read, as
- * the last one of a killed run, is left as it is. */
+/* The line with rounded numbers, or NULL: it cannot be read, as the last one of a killed run. */
+static musec_status round_line(ms_error *e, const char *line, size_t n, char **out)
+{
+    json_t      *value = NULL, *round = NULL;
+    musec_status st = ms_json_parse(line, n, MS_JSON_ANY_NAMES, NULL, &value);
+
+    *out = NULL;
+    if (json_is_object(value)) {
+        round = rounded("", value);
+        *out  = round != NULL ? ms_json_tight(round) : NULL;
+        if (*out == NULL) st = MUSEC_ENOMEM;
+    }
+    json_decref(round);
+    json_decref(value);
+    return st == MUSEC_ENOMEM ? ms_no_memory(e, "the logs") : MUSEC_OK;
+}
+
+/* The lines of a log with rounded numbers, in the place of `text`; one that cannot be read is left
+ * as it is. */
 static musec_status round_log(ms_error *e, char **text, size_t *bytes)
 {
-    char  *out  = malloc(*bytes + 1); /* no line grows: a longer one is not taken */
-    size_t used = 0;
+    char        *out  = malloc(*bytes + 1); /* no line grows: a longer one is not taken */
+    size_t       used = 0;
+    musec_status st   = MUSEC_OK;
 
     if (out == NULL) return ms_no_memory(e, "the logs");
     for (char *line = *text, *end = *text + *bytes; line < end;) {
         char        *newline = memchr(line, '\n', (size_t)(end - line));
         const size_t n       = (size_t)((newline != NULL ? newline : end) - line);
-        json_t      *value   = NULL, *round;
-        char        *shorter = NULL;
+        char        *shorter;
         size_t       n_shorter;
 
-        (void)ms_json_parse(line, n, MS_JSON_ANY_NAMES, NULL, &value);
-        round   = json_is_object(value) ? rounded("", value) : NULL;
-        shorter = round != NULL ? ms_json_tight(round) : NULL;
-        json_decref(round);
-        json_decref(value);
+        TRY(round_line(e, line, n, &shorter));
         n_shorter = shorter != NULL ? strlen(shorter) : n + 1;
         memcpy(out + used, n_shorter <= n ? shorter : line, n_shorter <= n ? n_shorter : n);
         used += n_shorter <= n ? n_shorter : n;
@@ -123,32 +163,37 @@ static musec_status round_log(ms_error *e, char **text, size_t *bytes)
     free(*text);
     *text  = out;
     *bytes = used;
-    return MUSEC_OK;
+    out    = NULL;
+done:
+    free(out);
+    return st;
 }
 
 /* The summary without what it says of its own bytes and of the log's, which are others now. */
 static musec_status open_summary(ms_error *e, char **text, size_t *bytes)
 {
-    json_t *summary = NULL;
-    char   *out;
+    json_t            *summary = NULL;
+    char              *out     = NULL;
+    const musec_status st      = ms_json_parse(*text, *bytes, MS_JSON_ANY_NAMES, NULL, &summary);
 
-    (void)ms_json_parse(*text, *bytes, MS_JSON_ANY_NAMES, NULL, &summary);
-    if (!json_is_object(summary)) {
-        json_decref(summary);
-        return MUSEC_OK; /* a report says what is wrong with it */
+    if (json_is_object(summary)) {
+        json_object_del(summary, "log");
+        json_object_del(summary, "sha256");
+        out = ms_json_dump(summary, 1);
     }
-    json_object_del(summary, "log");
-    json_object_del(summary, "sha256");
-    out = ms_json_dump(summary, 1);
+    if (st == MUSEC_ENOMEM || (json_is_object(summary) && out == NULL)) {
+        json_decref(summary);
+        return ms_no_memory(e, "the summaries");
+    }
     json_decref(summary);
-    if (out == NULL) return ms_no_memory(e, "the summaries");
+    if (out == NULL) return MUSEC_OK; /* a report says what is wrong with it */
     free(*text);
     *text  = out;
     *bytes = strlen(out);
     return MUSEC_OK;
 }
 
-static musec_status write_file(ms_error *e, ms_pack *to, const ms_run *run, const char *dir,
+static musec_status write_file(ms_error *e, tar_out *out, const ms_run *run, const char *dir,
                                const char *name)
 {
     char         path[MS_PATH_MAX];
@@ -162,42 +207,56 @@ static musec_status write_file(ms_error *e, ms_pack *to, const ms_run *run, cons
     TRY(ms_file_text(e, path, MS_ARCHIVE_MEMBER, &text, &bytes));
     if (strcmp(name, "log.jsonl") == 0) TRY(round_log(e, &text, &bytes));
     if (strcmp(name, "summary.json") == 0) TRY(open_summary(e, &text, &bytes));
-    TRY(write_member(e, to, dir, name, text, bytes));
+    TRY(count_member(e, path, (int64_t)bytes, &out->bytes, &out->members));
+    TRY(write_member(e, out, dir, name, text, bytes));
 done:
     free(text);
     return st;
 }
 
-/* The name of the run's directory, with a number where others before it have the same name. */
-static void name_of(const ms_runset *set, size_t i, char out[PATH_TEXT])
+static bool is_taken(const tar_out *out, size_t n, const char *name)
 {
-    const char *name  = ms_path_name(set->at[i].dir);
-    size_t      alike = 0;
-    for (size_t k = 0; k < i; k++)
-        alike += strcmp(ms_path_name(set->at[k].dir), name) == 0;
-    if (alike > 0)
-        snprintf(out, PATH_TEXT, "%.150s+%zu", name, alike + 1);
-    else
-        snprintf(out, PATH_TEXT, "%.250s", name);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(out->names[i], name) == 0) return true;
+    return false;
+}
+
+/* The name of the run's directory as is_plain() wants it, with a number where another before it has
+ * the same. */
+static void name_run(tar_out *out, const ms_runset *set, size_t i)
+{
+    enum { MOST = PREFIX - 16 }; /* bytes, and a number behind them */
+    char        real[MS_PATH_MAX], name[MOST + 1];
+    const char *own = ms_path_name(set->at[i].dir);
+
+    if (own[strspn(own, ".")] == '\0') /* "runs/a/", ".", "..": it has another name, too */
+        own = realpath(set->at[i].dir, real) != NULL ? ms_path_name(real) : "";
+    snprintf(name, sizeof name, "%s", own[0] != '\0' ? own : "run");
+    for (char *at = name; *at != '\0'; at++)
+        if (!is_plain_byte(*at) || (at == name && *at == '.')) *at = '_';
+    snprintf(out->names[i], PATH_TEXT, "%s", name);
+    for (int k = 2; is_taken(out, i, out->names[i]); k++)
+        snprintf(out->names[i], PATH_TEXT, "%s+%d", name, k);
 }
 
 musec_status ms_archive_write(ms_error *e, const ms_runset *set, const char *path)
 {
     static const char end[2 * BLOCK];
-    char              dir[PATH_TEXT];
-    ms_pack          *to = NULL;
+    tar_out           out = { .names = calloc(set->n + 1, sizeof *out.names) };
     musec_status      st;
 
-    TRY(ms_pack_open(e, path, &to));
+    if (out.names == NULL) return ms_no_memory(e, "the names of runs");
+    TRY(ms_pack_open(e, path, &out.to));
     for (size_t i = 0; i < set->n; i++) {
-        name_of(set, i, dir);
+        name_run(&out, set, i);
         for (size_t k = 0; k < COUNT(run_files); k++)
-            TRY(write_file(e, to, &set->at[i], dir, run_files[k]));
+            TRY(write_file(e, &out, &set->at[i], out.names[i], run_files[k]));
     }
-    TRY(ms_pack_write(e, to, end, sizeof end));
-    TRY(ms_pack_commit(e, to));
+    TRY(ms_pack_write(e, out.to, end, sizeof end));
+    TRY(ms_pack_commit(e, out.to));
 done:
-    ms_pack_close(to);
+    ms_pack_close(out.to);
+    free(out.names);
     return st;
 }
 
@@ -245,7 +304,7 @@ static bool is_plain(const char *path)
         const size_t n = strcspn(at, "/");
         if (n == 0 || at[0] == '.' || ++parts > MAX_PARTS) return false;
         for (size_t i = 0; i < n; i++)
-            if ((unsigned char)at[i] < ' ' || at[i] == '\\' || at[i] == 127) return false;
+            if (!is_plain_byte(at[i])) return false;
         at += n;
         if (*at == '\0') return true;
     }
@@ -262,6 +321,8 @@ static bool is_run_file(const char *path)
 static musec_status check_header(ms_error *e, tar_in *in, const tar_header *h, char name[PATH_TEXT],
                                  int64_t *bytes)
 {
+    musec_status st;
+
     if (number_of(h->sum, sizeof h->sum) != (int64_t)checksum(h))
         return ms_fail(
             e, MUSEC_EFORMAT,
@@ -276,41 +337,55 @@ static musec_status check_header(ms_error *e, tar_in *in, const tar_header *h, c
     while (strncmp(name, "./", 2) == 0) /* as tar -c . writes them */
         memmove(name, name + 2, strlen(name + 2) + 1);
     if (name[0] != '\0' && name[strlen(name) - 1] == '/') name[strlen(name) - 1] = '\0';
+    TRY(count_member(e, in->path, *bytes, &in->bytes, &in->members));
     if (h->type == '5' && (name[0] == '\0' || strcmp(name, ".") == 0)) return MUSEC_OK;
     if (!is_plain(name))
         return ms_fail(e, MUSEC_EFORMAT,
                        "%s: the name of member %lld is no plain path below the "
                        "archive's root",
                        in->path, (long long)in->members);
-    if (*bytes < 0 || *bytes > MS_ARCHIVE_MEMBER || (in->bytes += *bytes) > MS_ARCHIVE_BYTES ||
-        ++in->members > MS_ARCHIVE_MEMBERS)
-        return ms_fail(e, MUSEC_EFORMAT,
-                       "%s: %s is too large, or there are too many like it: an archive of runs has "
-                       "at most %d files of %d MiB",
-                       in->path, name, MS_ARCHIVE_MEMBERS, MS_ARCHIVE_MEMBER >> 20);
-    return MUSEC_OK;
+done:
+    return st;
+}
+
+static bool write_all(int fd, const char *at, size_t n)
+{
+    while (n > 0) {
+        const ssize_t done = write(fd, at, n);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return false;
+        at += done;
+        n -= (size_t)done;
+    }
+    return true;
 }
 
 /* Reads the data of a member, padding included, into a new file, or nowhere. */
 static musec_status copy_member(ms_error *e, tar_in *in, int64_t bytes, const char *to)
 {
-    char         block[BLOCK];
-    int          fd = -1;
-    musec_status st = MUSEC_OK;
+    char          piece[PIECE];
+    const int64_t padded = (bytes + BLOCK - 1) / BLOCK * BLOCK;
+    int           fd     = -1;
+    bool          good   = true;
+    musec_status  st     = MUSEC_OK;
 
     if (to != NULL) {
         fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd < 0 && errno == EEXIST)
             TRY(ms_fail(e, MUSEC_EFORMAT, "%s: it has a file twice: %s", in->path,
                         ms_path_name(to)));
-        if (fd < 0) TRY(ms_fail(e, MUSEC_EIO, "%s: cannot be written (%s)", to, strerror(errno)));
+        good = fd >= 0;
     }
-    for (int64_t at = 0; at < bytes; at += BLOCK) {
-        const size_t n = bytes - at < BLOCK ? (size_t)(bytes - at) : BLOCK;
-        TRY(read_all(e, in, block, BLOCK));
-        if (fd >= 0 && write(fd, block, n) != (ssize_t)n)
-            TRY(ms_fail(e, MUSEC_EIO, "%s: cannot be written (%s)", to, strerror(errno)));
+    for (int64_t at = 0; at < padded && good; at += PIECE) {
+        const int64_t left = padded - at, n = left < PIECE ? left : PIECE;
+        TRY(read_all(e, in, piece, (size_t)n));
+        if (fd >= 0) good = write_all(fd, piece, (size_t)(bytes - at < n ? bytes - at : n));
     }
+    if (fd >= 0 && good) {
+        good = close(fd) == 0;
+        fd   = -1;
+    }
+    if (!good) st = ms_fail(e, MUSEC_EIO, "%s: cannot be written (%s)", to, strerror(errno));
 done:
     if (fd >= 0) close(fd);
     return st;
@@ -323,6 +398,11 @@ static musec_status take_member(ms_error *e, tar_in *in, const tar_header *h, co
     const bool   is_file = h->type == '0' || h->type == '\0';
     musec_status st;
 
+    if (h->type == 'L')
+        TRY(ms_fail(e, MUSEC_EFORMAT,
+                    "%s: it has a name of more than %d bytes in the form of GNU tar, which is not "
+                    "read: pack it with tar --format=ustar",
+                    in->path, NAME));
     TRY(check_header(e, in, h, name, &bytes));
     if (!is_file || !is_run_file(name)) /* directories, and what a report does not read */
         return copy_member(e, in, bytes, NULL);
@@ -448,9 +528,9 @@ done:
     return st;
 }
 
-void ms_archives_close(ms_archives *all)
+musec_status ms_archives_close(ms_error *e, ms_archives *all)
 {
-    ms_error ignored;
-    if (all->dir[0] != '\0') (void)ms_directory_remove(&ignored, all->dir);
-    *all = (ms_archives){ 0 };
+    const musec_status st = all->dir[0] != '\0' ? ms_directory_remove(e, all->dir) : MUSEC_OK;
+    *all                  = (ms_archives){ 0 };
+    return st;
 }

@@ -27,7 +27,8 @@ typedef struct ms_archives {       /* those that were opened; { 0 } is none */
 musec_status ms_archives_add(ms_error *e, ms_archives *all, const char *path, ms_runset *set);
 /* Names the directories of these runs ARCHIVE/RUN, for a reader. */
 musec_status ms_archives_name(ms_error *e, const ms_archives *all, ms_runset *set);
-void         ms_archives_close(ms_archives *all);
+/* A failure says which directory is left behind. */
+musec_status ms_archives_close(ms_error *e, ms_archives *all);
 /* Unpacks an archive into a directory, which must be there. */
 musec_status ms_archive_unpack(ms_error *e, const char *path, const char *dir);
 

@@ -6,16 +6,8 @@
 
 #include "core/file.h"
 #include "core/json_file.h"
+#include "core/text.h"
 #include "report/compare.h"
-
-static size_t count_runs(const ms_compare *c, size_t problem, size_t method)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < c->n_settings; i++)
-        if (c->settings[i].problem == problem && c->settings[i].method == method)
-            n += c->settings[i].n;
-    return n;
-}
 
 /* The rate times each of the factors, rounded to 12 digits, so that 0.1 times 5 is 0.5. */
 static json_t *rates_of(double lr, const json_t *factors)
@@ -29,16 +21,21 @@ static json_t *rates_of(double lr, const json_t *factors)
     return out;
 }
 
-/* Adds the best run's whole config as a grid. */
+/* Adds the best run's whole config as a grid, but for what says where and how it was made: the
+ * sweep that makes it again decides that anew. */
 static musec_status add_best(ms_error *e, const ms_setting *best, const json_t *factors,
                              json_t *grids)
 {
-    char         path[MS_PATH_MAX];
-    json_t      *config = NULL;
-    musec_status st;
+    static const char *const made[] = { "device", "checkpoints" };
+    char                     path[MS_PATH_MAX];
+    json_t                  *config = NULL;
+    musec_status             st;
 
+    if (factors == NULL) TRY(ms_no_memory(e, "the factors on learning rates"));
     TRY(ms_path_join(e, best->runs[0]->dir, "config.json", path));
     TRY(ms_json_read(e, path, &config));
+    for (size_t i = 0; i < COUNT(made); i++)
+        (void)json_object_del(config, made[i]);
     ms_json_set(&config, "lr", rates_of(best->lr, factors));
     TRY(ms_json_push(e, grids, config));
     config = NULL;
@@ -47,7 +44,8 @@ done:
     return st;
 }
 
-musec_status ms_best_of(ms_error *e, const char *path, const json_t *factors, json_t **out)
+musec_status ms_best_of(ms_error *e, ms_log *log, const char *path, const json_t *factors,
+                        json_t **out)
 {
     ms_runset    set   = { 0 };
     ms_compare   c     = { 0 };
@@ -56,14 +54,16 @@ musec_status ms_best_of(ms_error *e, const char *path, const json_t *factors, js
 
     *out = NULL;
     TRY(ms_runset_add(e, &set, path));
+    for (size_t i = 0; i < set.n_notes; i++)
+        ms_log_say(log, MS_LOG_NORMAL, "note: %s", ms_text_printable(set.notes[i]));
     TRY(ms_compare_build(e, &set, &c));
     for (size_t p = 0; p < c.n_problems; p++) {
         size_t most = 0;
         for (size_t m = 0; m < c.n_methods; m++)
-            if (count_runs(&c, p, m) > most) most = count_runs(&c, p, m);
+            if (ms_compare_count(&c, p, m) > most) most = ms_compare_count(&c, p, m);
         for (size_t m = 0; m < c.n_methods; m++) {
             const ms_setting *best = ms_compare_tuned(&c, p, m);
-            if (best != NULL && !ms_setting_failed(best) && 2 * count_runs(&c, p, m) >= most)
+            if (best != NULL && !ms_setting_failed(best) && 2 * ms_compare_count(&c, p, m) >= most)
                 TRY(add_best(e, best, factors, grids));
         }
     }

@@ -4,11 +4,13 @@
 
 #include <jansson.h>
 
-#include "core/status.h"
+#include "core/log.h"
 
 /* Describes as a grid (train/grid.h) the best run of each method on each problem among those below
  * `path`, at each of the factors on its learning rate, with its own seed.  A method with less than
- * half of the runs of the one with most was not tuned, and is left out. */
-musec_status ms_best_of(ms_error *e, const char *path, const json_t *factors, json_t **out);
+ * half of the runs of the one with most was not tuned, and is left out.  The log says of which runs
+ * nothing could be learnt. */
+musec_status ms_best_of(ms_error *e, ms_log *log, const char *path, const json_t *factors,
+                        json_t **out);
 
 #endif

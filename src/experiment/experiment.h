@@ -47,6 +47,7 @@ typedef struct ms_experiment_ask {
     /* Objects of arrays, or NULL: values of fields that are wanted of the item's runs, and lists in
      * place of those of scales.json. */
     const json_t *only, *lists;
+    bool          only_differing; /* a field of `only` that does not differ is an error */
 } ms_experiment_ask;
 
 musec_status ms_experiments_load(ms_error *e, ms_experiments *out);

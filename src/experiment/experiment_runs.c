@@ -368,13 +368,33 @@ done:
     return st;
 }
 
+/* Does one of the grids name this field? */
+static bool is_named(const json_t *grids, const char *field)
+{
+    for (size_t i = 0; i < json_array_size(grids); i++) {
+        const json_t *grid = json_array_get(grids, i), *rows = json_object_get(grid, "rows");
+        if (json_object_get(grid, field) != NULL) return true;
+        for (size_t k = 0; k < json_array_size(rows); k++)
+            if (json_object_get(json_array_get(rows, k), field) != NULL) return true;
+    }
+    return false;
+}
+
 /* Leaves of the grids the runs that are asked for. */
-static musec_status apply_only(ms_error *e, const ms_experiment_ask *ask, json_t *grids)
+static musec_status apply_only(ms_error *e, const ms_experiment_ask *ask, const ms_experiment *item,
+                               json_t *grids)
 {
     const char  *field;
     json_t      *wanted;
     musec_status st = MUSEC_OK;
 
+    json_object_foreach((json_t *)ask->only, field, wanted)
+    {
+        if (ask->only_differing && json_array_size(grids) > 0 && !is_named(grids, field))
+            return ms_fail(e, MUSEC_EINVAL,
+                           "--only: %s is the same in all runs of %s; --set changes it in all",
+                           field, item->name);
+    }
     for (size_t i = json_array_size(grids); i > 0; i--) {
         bool left = true;
         json_object_foreach((json_t *)ask->only, field, wanted)
@@ -418,8 +438,8 @@ static musec_status describe_set(ms_error *e, const context *c, const ms_experim
     TRY(ms_json_push(e, out, description));
     grids = json_object_get(description, "grids");
     TRY(add_grids(e, c, item, 0, grids));
-    TRY(apply_only(e, ask, grids));
     TRY(apply_seeds(e, ask, set, grids));
+    TRY(apply_only(e, ask, item, grids));
     if (set < ask->n_data &&
         ms_json_put(e, settings, "data", json_string(ask->data[set])) != MUSEC_OK)
         return ms_fail(e, MUSEC_EINVAL, "--data wants names in UTF-8, to go into config.json");

@@ -11,9 +11,6 @@ musec_status ms_paper_scan(ms_error *e, const ms_paper *p, const ms_experiment *
 
     *out = (ms_paper_item){ .item = item, .sweep = p->sweep };
     TRY(ms_experiment_runs(e, &p->all, item, &p->ask, &out->grid));
-    if (out->grid.n == 0 && json_object_size(p->only) > 0 &&
-        json_array_size(json_object_get(item->file, "grids")) > 0)
-        TRY(ms_fail(e, MUSEC_EINVAL, "--only leaves none of the runs of %s", item->name));
     ms_sweep_checkpoints(&out->grid,
                          p->args->no_checkpoints ? MS_CHECKPOINTS_NONE : MS_CHECKPOINTS_UNFINISHED);
     out->sweep.grid = &out->grid;

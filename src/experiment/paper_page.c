@@ -5,6 +5,7 @@
 
 #include "core/json_file.h"
 #include "core/memory_stream.h"
+#include "core/text.h"
 #include "experiment/paper.h"
 #include "report/sections.h"
 #include "report/verdict.h"
@@ -54,6 +55,10 @@ static void put_command(const ms_paper *p, const ms_experiment *item, FILE *to)
     if (a->seeds != NULL) put_option("seeds", a->seeds, to);
     if (a->full) fputs(" --full", to);
     if (a->quick) fputs(" --quick", to);
+    for (size_t i = 0; i < a->only.n; i++)
+        put_option("only", a->only.item[i], to);
+    for (size_t i = 0; i < a->list.n; i++)
+        put_option("list", a->list.item[i], to);
     for (size_t i = 0; i < a->set.n; i++)
         put_option("set", a->set.item[i], to);
 }
@@ -263,7 +268,7 @@ musec_status ms_paper_page(ms_error *e, ms_paper *p, const ms_paper_item *item, 
         TRY(add_runs(e, p, item, is_item(item, "verdict") ? markdown : NULL, &page, result));
     TRY(ms_page_write(e, &page, &files));
     ms_json_set(result, "page", ms_json_string(path));
-    if (!p->args->json) fprintf(p->to, "%s\n", path);
+    if (!p->args->json) ms_text_print("", path, "\n", p->to);
 done:
     ms_page_free(&page);
     return st;

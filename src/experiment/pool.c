@@ -7,7 +7,6 @@
 #include "experiment/pool.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,12 +40,12 @@ typedef struct workers { /* of a pool while it runs */
 
 /* ---- a worker -------------------------------------------------------------------------------- */
 
-/* Turns this forked process into a worker; does not return. */
+/* Turns this forked process into a worker; does not return.  Until it has a job its output
+ * is the pool's: there it, or the dynamic loader, says why it cannot start. */
 static void become(int socket, int threads, pid_t parent)
 {
     char  text[16], number[16], name[16];
-    char *argv[]  = { name, number, NULL };
-    int   nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    char *argv[] = { name, number, NULL };
 
     signal(SIGINT, SIG_DFL); /* until a run catches it there is nothing to save */
     signal(SIGTERM, SIG_DFL);
@@ -55,13 +54,12 @@ static void become(int socket, int threads, pid_t parent)
 #endif
     if (getppid() != parent) _exit(NOT_STARTED); /* it died before prctl() took effect */
     snprintf(text, sizeof text, "%d", threads);
-    setenv("OMP_NUM_THREADS", text, 1);
     setpgid(0, 0); /* Ctrl-C in a terminal reaches the pool alone, which signals each job once */
     socket = dup(socket); /* one that exec leaves open */
     snprintf(number, sizeof number, "%d", socket);
     snprintf(name, sizeof name, "%s", ms_pool_worker);
-    if (socket >= 0 && dup2(nowhere, STDOUT_FILENO) >= 0 && dup2(nowhere, STDERR_FILENO) >= 0)
-        execv("/proc/self/exe", argv);
+    if (socket >= 0 && setenv("OMP_NUM_THREADS", text, 1) == 0) execv("/proc/self/exe", argv);
+    dprintf(STDERR_FILENO, "musec: a run could not be started: %s\n", strerror(errno));
     _exit(NOT_STARTED);
 }
 

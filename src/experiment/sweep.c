@@ -503,9 +503,9 @@ static musec_status check_outcome(ms_error *e, const sweep *w)
     musec_status st = MUSEC_OK;
 
     ms_sweep_count(w->s, w->runs, n);
+    if (*ms_stop_flag() == 0 && n[MS_SWEEP_FAILED] == 0 && w->n_late > 0) return say_late(e, w);
     if (*ms_stop_flag() != 0 || (n[MS_SWEEP_FAILED] == 0 && n[MS_SWEEP_INTERRUPTED] > 0))
         return ms_fail(e, MUSEC_EIO, "interrupted; the same command goes on");
-    if (n[MS_SWEEP_FAILED] == 0 && w->n_late > 0) return say_late(e, w);
     if (n[MS_SWEEP_FAILED] == 0) return MUSEC_OK;
     while (w->runs[w->run_of_job[first]].state != MS_SWEEP_FAILED)
         first++;

@@ -7,6 +7,7 @@
 
 #include "core/json_file.h"
 #include "core/table.h"
+#include "core/text.h"
 #include "experiment/sweep.h"
 
 enum { MAX_FIELDS = 7, VALUE_BYTES = 64 };
@@ -143,7 +144,8 @@ static musec_status print_table(ms_error *e, const ms_sweep *s, const ms_sweep_r
         add_row(&t, &c, &s->grid->at[i], &runs[i]);
     TRY(ms_table_print(e, &t, to));
     ms_sweep_count(s, runs, n);
-    fprintf(to, "\n%zu run%s in %s:", s->grid->n, s->grid->n == 1 ? "" : "s", s->out);
+    fprintf(to, "\n%zu run%s in ", s->grid->n, s->grid->n == 1 ? "" : "s");
+    ms_text_print("", s->out, ":", to);
     for (int i = 0, printed = 0; i < MS_SWEEP_STATES; i++)
         if (n[i] > 0)
             fprintf(to, "%s %zu %s", printed++ > 0 ? "," : "", n[i],

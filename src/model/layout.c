@@ -107,7 +107,28 @@ static musec_status check_sources(ms_error *e, const ms_gpt_config *cfg)
             return ms_fail(e, MUSEC_EINVAL,
                            "skips takes layer %lld to layer %lld; it must be an earlier one",
                            (long long)from - 1, (long long)l);
+        if (table > 0 && ms_gpt_is_bare(cfg, l))
+            return ms_fail(e, MUSEC_EINVAL,
+                           "value_tables gives a table to layer %lld, which has no attention "
+                           "(bare_layers)",
+                           (long long)l);
     }
+    return MUSEC_OK;
+}
+
+/* Sets of layers; all bits stand for all layers, however many there are. */
+static musec_status check_sets(ms_error *e, const ms_gpt_config *cfg)
+{
+    const struct {
+        const char *name;
+        uint64_t    layers;
+    } sets[] = { { "paired_layers", cfg->paired_layers }, { "bare_layers", cfg->bare_layers } };
+    for (size_t i = 0; i < COUNT(sets); i++)
+        for (int64_t l = cfg->layers; l < MS_GPT_LAYERS && sets[i].layers != UINT64_MAX; l++)
+            if (has_bit(sets[i].layers, l))
+                return ms_fail(
+                    e, MUSEC_EINVAL, "%s names layer %lld; the last of the %lld layers is %lld",
+                    sets[i].name, (long long)l, (long long)cfg->layers, (long long)cfg->layers - 1);
     return MUSEC_OK;
 }
 
@@ -138,13 +159,13 @@ static musec_status check_small(ms_error *e, const ms_gpt_config *cfg)
     return MUSEC_OK;
 }
 
-musec_status ms_gpt_check(ms_error *e, const ms_gpt_config *cfg)
+/* Each field by itself, of a config whose number of layers is right. */
+static musec_status check_fields(ms_error *e, const ms_gpt_config *cfg)
 {
     const struct {
         const char *name;
         int64_t     value, min, max;
     } whole[] = {
-        { "layers", cfg->layers, 1, MS_GPT_LAYERS },
         { "width", cfg->width, 1, SIDE_MAX },
         { "heads", cfg->heads, 1, 1 << 14 },
         { "head", cfg->head, 2, 1 << 14 },
@@ -198,8 +219,6 @@ musec_status ms_gpt_check(ms_error *e, const ms_gpt_config *cfg)
     };
     musec_status st = MUSEC_OK;
 
-    if (cfg->embed2 && !cfg->x0_mix)
-        return ms_fail(e, MUSEC_EINVAL, "embed2 needs x0_mix, which mixes it into the layers");
     for (size_t i = 0; i < COUNT(whole); i++)
         TRY(check_range(e, whole[i].name, whole[i].value, whole[i].min, whole[i].max));
     for (size_t i = 0; i < COUNT(real); i++)
@@ -212,7 +231,20 @@ musec_status ms_gpt_check(ms_error *e, const ms_gpt_config *cfg)
     TRY(check_range(e, "heads * head", cfg->heads * cfg->head, 1, SIDE_MAX));
     if (cfg->rope_share > 1.0)
         return ms_fail(e, MUSEC_EINVAL, "rope_share is %g; it must be at most 1", cfg->rope_share);
+done:
+    return st;
+}
+
+musec_status ms_gpt_check(ms_error *e, const ms_gpt_config *cfg)
+{
+    musec_status st;
+
+    TRY(check_range(e, "layers", cfg->layers, 1, MS_GPT_LAYERS)); /* before any layer is read */
+    TRY(check_fields(e, cfg));
+    if (cfg->embed2 && !cfg->x0_mix)
+        return ms_fail(e, MUSEC_EINVAL, "embed2 needs x0_mix, which mixes it into the layers");
     TRY(check_sources(e, cfg));
+    TRY(check_sets(e, cfg));
     st = check_small(e, cfg);
 done:
     return st;

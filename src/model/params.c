@@ -21,10 +21,11 @@ typedef struct lister {
 static void add(lister *to, int64_t layer, const char *name, musec_role role, ms_mat weight,
                 ms_mat grad, ms_mat copy)
 {
-    ms_gpt_tensor *p = to->out + to->n;
+    ms_gpt_tensor *p;
     if (weight.rows == 0) return;
     to->n++;
     if (to->out == NULL) return;
+    p  = &to->out[to->n - 1];
     *p = (ms_gpt_tensor){ .role = role, .weight = weight, .grad = grad, .copy = copy };
     if (layer < 0)
         snprintf(p->name, sizeof p->name, "%s", name);
@@ -59,7 +60,7 @@ size_t ms_gpt_list_params(const ms_gpt_config *cfg, const ms_gpt_weights *w,
 {
     const musec_role vector = MUSEC_ROLE_VECTOR;
     lister           to     = { out, 0 };
-    char             name[16];
+    char             name[24];
 
     if (!cfg->tied) add(&to, -1, "embed", MUSEC_ROLE_EMBED, w->embed, g->embed, c->embed);
     add(&to, -1, "embed2", MUSEC_ROLE_EMBED, w->embed2, g->embed2, c->embed2);

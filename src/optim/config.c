@@ -364,7 +364,7 @@ musec_status ms_optim_config_take(ms_error *e, const musec_optim_config *from,
     if (from == NULL || !ms_sized_fits(from->size, MUSEC_OPTIM_CONFIG_SIZE_1) ||
         musec_optim_config_init(cfg, sizeof *cfg, from->name) != MUSEC_OK)
         return ms_fail(e, MUSEC_EINVAL, "the config must come from musec_optim_config_init()");
-    if (!ms_sized_take(from, from->size, cfg, sizeof *cfg))
+    if (!ms_sized_take(from, from->size, cfg, sizeof *cfg) || cfg->reserved != 0)
         return ms_fail(e, MUSEC_ENOTSUP, "the config sets a field that musec %s does not have",
                        musec_version());
     cfg->size = sizeof *cfg;

@@ -18,7 +18,7 @@
 const ms_optim_option ms_optim_options[] = {
     { "lr", REAL(lr, 0, 1e9), "learning rate [0.02]" },
     { "beta", REAL(beta, 0, 1),
-      "weight of the NEW gradient in the momentum: 1 minus the usual momentum [0.05]" },
+      "weight of the NEW gradient in the momentum: 1 minus the usual momentum [0.05; scion: 0.1]" },
     { "threshold", PARSED(MS_OPTIM_THRESHOLD, "D|rms:K|quantile:Q"),
       "clip singular values at D: a number, K times their RMS, or their quantile Q [1]" },
     { "threshold-warmup", WHOLE(threshold_warmup, 0, 1e15, "N"),
@@ -26,7 +26,7 @@ const ms_optim_option ms_optim_options[] = {
       "stays the same [0]" },
     { "update-scale", ONE_OF(update_scale, "paper|unit"),
       "scale of the step: the clipped matrix as in the paper, or that divided by D, which suits "
-      "learning rates of Muon [paper]" },
+      "learning rates of Muon [paper; softmuon: unit]" },
     { "base", PARSED(MS_OPTIM_BASE, ms_base_choices),
       "the optimizer whose update the spectral function is applied to [sgdm; muon2: adamw]" },
     { "function", ONE_OF(function, "auto|polar|soft|sharp|hard"),
@@ -47,7 +47,7 @@ const ms_optim_option ms_optim_options[] = {
       "how clipping is computed; musec has paper, which is exact, fast, accurate and exact; muon "
       "has paper (quintic Newton-Schulz steps) and exact [paper]" },
     { "ns-iters", WHOLE(ns_iters, 1, 100, "K"),
-      "number of Newton-Schulz steps in ns-mode paper [5]" },
+      "number of Newton-Schulz steps in ns-mode paper [5; muon2: 3]" },
     { "ns-tol", REAL(ns_tol, 0, 0.5),
       "largest relative error in ns-mode accurate; 0: a hundredth of beta, since stored clipped "
       "momentum multiplies errors by 1/beta [0]" },
@@ -71,7 +71,7 @@ const ms_optim_option ms_optim_options[] = {
       "formula of the weight decay (docs/optimizers.md) [decoupled; adam: coupled; normuon: "
       "cautious; muonh: hyperball]" },
     { "nesterov", ONE_OF(nesterov, "no|yes"),
-      "use Nesterov momentum: look ahead by one gradient [no]" },
+      "use Nesterov momentum: look ahead by one gradient [no; normuon, adamuon: yes]" },
     { "shape-rule", ONE_OF(shape_rule, "none|keller|moonlight|mup|rms|fixed-rms"),
       "factor on the update of an m x n matrix: 1, sqrt(max(1, m/n)), 0.2 sqrt(max(m, n)), "
       "sqrt(m/n), sqrt(max(m, n)), or 0.2 sqrt(m n) / |U|_F [none; normuon: keller; adamuon: "
@@ -79,7 +79,8 @@ const ms_optim_option ms_optim_options[] = {
     { "momentum-form", ONE_OF(momentum_form, "ema|heavy-ball"),
       "momentum M with gradient G: (1-beta) M + beta G, or (1-beta) M + G [ema]" },
     { "momentum-init", ONE_OF(momentum_init, "first|zero"),
-      "start the momentum as the first gradient, or at zero [first]" },
+      "start the momentum as the first gradient, or at zero [first; normuon, adamuon, scion: "
+      "zero]" },
     { "momentum-dtype", ONE_OF(momentum_dtype, "own|bf16"),
       "number format of the momentum: that of the weight, or bf16 with stochastic rounding [own]" },
     { "nonfinite", ONE_OF(nonfinite, "stop|skip|defer"),

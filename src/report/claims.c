@@ -73,7 +73,7 @@ const ms_claim ms_claims[] = {
       .bound = { COMPARABLE }, .judge = ms_judge_spectra },
     { "spectra-better", "6.2", "Soft Musec is slightly better than SPECTRA in several settings.",
       "Learning rates, over all panels, at which Soft Musec's loss is lower by more than {1%} and "
-      "by more than the seeds' spread. Holds if there are at least {2}.",
+      "by more than seeds explain. Holds if there are at least {2}.",
       .bound = { SLIGHTLY, 2.0 }, .judge_all = ms_judge_spectra_better },
     { "sets", "6.2, F.1", "The picture is the same on all sets of data.",
       "The claims small-lr, degrade, largest-lr and stable on each set of a model. Holds if they "
@@ -91,7 +91,7 @@ const ms_claim ms_claims[] = {
       "than {2%} above them.",
       .bound = { 2.0, COMPARABLE }, .lr = 0.2, .judge = ms_judge_recovery },
     { "muonclip-better", "6.3, Fig. 2", "MuonClip does better than Muon at a large learning rate.",
-      "Losses at lr {lr}. Holds if MuonClip's is lower by more than the seeds' spread.", .lr = 0.2,
+      "Losses at lr {lr}. Holds if MuonClip's is lower by more than seeds explain.", .lr = 0.2,
       .judge = ms_judge_muonclip_better },
     { "oscillation", "6.3, Fig. 2", "MuonClip's loss goes up and down, Soft Musec's is smooth.",
       "Root mean square of the second differences of the validation loss at lr {lr}, from the "
@@ -191,7 +191,7 @@ const ms_claim ms_claims[] = {
     { "effective-step", "control",
       "The advantage of clipping remains when Muon takes steps of the same size: lr times D.",
       "Loss of Soft Musec and SPECTRA at lr against Muon's at lr D, at the largest lr that has "
-      "both. Holds if theirs is lower by more than {1%} and by more than the seeds' spread.",
+      "both. Holds if theirs is lower by more than {1%} and by more than seeds explain.",
       .bound = { COMPARABLE }, .judge = ms_judge_effective_step },
     { "clip-active", "control", "The clip is at work: without it these are other methods.",
       "Largest singular value of the momentum over D, median over groups and training, and the "

@@ -117,7 +117,10 @@ static ms_verdict decide_by_seeds(ms_evidence *ev, ms_judge *judge)
             tightest = margin;
     }
     free(at);
-    if (!same) return MS_NOT_DECIDED;
+    if (!same) {
+        ms_note(ev, " (%zu paired seeds, one of which does not test it alone)", ev->n_seeds);
+        return MS_NOT_DECIDED;
+    }
     ms_note(ev, " (%zu paired seeds", ev->n_seeds);
     if (isfinite(tightest.mean))
         ms_note(ev, ", margin %+.1f%%, %g%% interval %+.1f to %+.1f%%", 100.0 * tightest.mean,
@@ -137,7 +140,11 @@ ms_verdict ms_decide(ms_evidence *ev, ms_judge *judge)
     if (ev->n_seeds >= 2) return decide_by_seeds(ev, judge);
     for (size_t i = 0; i < ev->n_margins; i++)
         verdict = ms_verdict_and(verdict, ms_held(ev->margins[i].fulfilled));
-    if (ev->has_seeds) ms_note(ev, isnan(ev->spread) ? " (one seed)" : " (one seed in common)");
+    if (ev->has_seeds)
+        ms_note(ev, "%s",
+                ev->n_seeds == 0    ? " (no seed in common)"
+                : isnan(ev->spread) ? " (one seed)"
+                                    : " (one seed in common)");
     return verdict;
 }
 

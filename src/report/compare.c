@@ -486,6 +486,15 @@ bool ms_setting_better(const ms_setting *a, const ms_setting *b)
 
 bool ms_setting_failed(const ms_setting *s) { return s->stalled + s->diverged == s->n; }
 
+size_t ms_compare_count(const ms_compare *c, size_t problem, size_t method)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->n_settings; i++)
+        if (c->settings[i].problem == problem && c->settings[i].method == method)
+            n += c->settings[i].n;
+    return n;
+}
+
 /* Of the setting of the method with most of them. */
 static size_t most_seeds(const ms_compare *c, size_t problem, size_t method)
 {

@@ -58,6 +58,8 @@ void         ms_compare_free(ms_compare *c);
 /* The best setting at a rate: fewest stalled or diverged runs, then lowest mean loss.  NULL: no
  * run. */
 const ms_setting *ms_compare_best(const ms_compare *c, size_t problem, size_t method, double lr);
+/* The number of runs of a method on a problem. */
+size_t ms_compare_count(const ms_compare *c, size_t problem, size_t method);
 /* Returns the best over all learning rates, of those with at least half of the most seeds. */
 const ms_setting *ms_compare_tuned(const ms_compare *c, size_t problem, size_t method);
 /* The best setting with these values; lr or threshold NaN, decay NULL: any. */

@@ -2,21 +2,22 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/real.h"
 #include "report/section_plots.h"
 #include "report/seeds.h"
 
-static size_t count_runs(const ms_compare *c, size_t problem, size_t method)
+/* A number of a CSV file; "" for NaN. */
+static const char *field_of(double x, char text[MS_REAL_TEXT])
 {
-    size_t n = 0;
-    for (size_t i = 0; i < c->n_settings; i++)
-        if (c->settings[i].problem == problem && c->settings[i].method == method)
-            n += c->settings[i].n;
-    return n;
+    text[0] = '\0';
+    if (!isnan(x)) ms_real_text(x, text);
+    return text;
 }
 
 /* "3.123 ± 0.004", or the mean alone for one seed. */
 static void add_interval(ms_table *t, ms_interval x, double unit, const char *fmt)
 {
+    char field[2][MS_REAL_TEXT];
     char mean[32], half[32];
 
     snprintf(mean, sizeof mean, fmt, unit * x.mean);
@@ -27,7 +28,8 @@ static void add_interval(ms_table *t, ms_interval x, double unit, const char *fm
         ms_table_add(t, "%s", mean);
     else
         ms_table_add(t, "%s ± %s", mean, half);
-    ms_table_is_fields(t, "%.9g,%.9g", x.mean, x.half);
+    ms_table_is_fields(t, "%s,%s", field_of(unit * x.mean, field[0]),
+                       field_of(unit * x.half, field[1]));
 }
 
 static void add_row(ms_table *t, const ms_compare *c, const ms_setting *s, const ms_setting *muon,
@@ -44,7 +46,7 @@ static void add_row(ms_table *t, const ms_compare *c, const ms_setting *s, const
     ms_table_add(t, "%zu", s->n);
     add_interval(t, apart, 100.0, "%+.2f%%");
     ms_table_add(t, "%zu", apart.n);
-    ms_table_add(t, "%zu", count_runs(c, s->problem, s->method));
+    ms_table_add(t, "%zu", ms_compare_count(c, s->problem, s->method));
 }
 
 void ms_build_differences(ms_section_builder *b)

@@ -29,7 +29,8 @@ ms_interval ms_paired_difference(const ms_setting *a, const ms_setting *b)
     double by[MS_SEEDS];
     size_t n = 0;
 
-    if (a->diverged > 0 || b->diverged > 0) return ms_interval_of(NULL, 0);
+    if (a->diverged + a->stalled > 0 || b->diverged + b->stalled > 0)
+        return ms_interval_of(NULL, 0);
     for (size_t i = 0; i < a->n && n < MS_SEEDS; i++) {
         const ms_run *other = ms_run_of_seed(b, ms_seed_of(a->runs[i]));
         if (other != NULL) by[n++] = (a->runs[i]->val_loss - other->val_loss) / other->val_loss;

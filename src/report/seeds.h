@@ -12,7 +12,7 @@ const ms_run *ms_run_of_seed(const ms_setting *s, int64_t seed); /* NULL: there 
 /* Of the losses of a setting; NaN if a run diverged or stalled. */
 ms_interval ms_loss_interval(const ms_setting *s);
 /* The share by which a's loss is above b's, over the seeds that both have; NaN if there are none,
- * or one of their runs diverged. */
+ * or one of their runs diverged or stalled. */
 ms_interval ms_paired_difference(const ms_setting *a, const ms_setting *b);
 
 #endif

@@ -317,8 +317,9 @@ void ms_train_config_resolve(ms_train_config *cfg,
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-/* Parses "all", "none" or "0,4,11". */
-static musec_status read_layer_set(ms_error *e, const char *name, const char *text, uint64_t *out)
+/* Parses "all", "none" or "0,4,11", layers below `layers`. */
+static musec_status read_layer_set(ms_error *e, const char *name, const char *text, int64_t layers,
+                                   uint64_t *out)
 {
     const char *at = text;
 
@@ -331,6 +332,10 @@ static musec_status read_layer_set(ms_error *e, const char *name, const char *te
             return ms_fail(e, MUSEC_EINVAL,
                            "%s is \"%s\"; it must be all, none, or layers such as 0,4,11", name,
                            text);
+        if (layer >= layers)
+            return ms_fail(e, MUSEC_EINVAL,
+                           "%s names layer %ld; the last of the %lld layers is %lld", name, layer,
+                           (long long)layers, (long long)layers - 1);
         *out |= (uint64_t)1 << layer;
         if (*end == '\0') return MUSEC_OK;
         at = end + 1;
@@ -366,16 +371,17 @@ static musec_status read_by_layer(ms_error *e, const char *name, const char *tex
     }
 }
 
-/* Parses a layer or "none": *out <- the layer plus 1, or 0. */
-static musec_status read_layer(ms_error *e, const char *name, const char *text, int64_t layers,
+/* Parses a layer up to `last`, or "none": *out <- the layer plus 1, or 0. */
+static musec_status read_layer(ms_error *e, const char *name, const char *text, int64_t last,
                                int64_t *out)
 {
     int64_t layer = -1;
     if (strcmp(text, "none") != 0 &&
-        (ms_whole_i64(text, &layer) != MS_WHOLE_READ || layer < 0 || layer >= layers))
+        (ms_whole_i64(text, &layer) != MS_WHOLE_READ || layer < 0 || layer > last))
         return ms_fail(e, MUSEC_EINVAL,
-                       "%s is \"%s\"; it must be none, or one of the %lld layers, counted from 0",
-                       name, text, (long long)layers);
+                       last < 0 ? "%s is \"%s\"; it must be none in a model of one layer"
+                                : "%s is \"%s\"; it must be none, or a layer from 0 to %lld",
+                       name, text, (long long)last);
     *out = layer + 1;
     return MUSEC_OK;
 }
@@ -385,13 +391,14 @@ static musec_status read_layers(ms_error *e, ms_train_config *cfg)
 {
     ms_gpt_config *m = &cfg->model;
     musec_status   st;
-    TRY(read_layer_set(e, "long-layers", cfg->long_layers, &m->long_layers));
-    TRY(read_layer_set(e, "paired-layers", cfg->paired_layers, &m->paired_layers));
-    TRY(read_layer_set(e, "bare-layers", cfg->bare_layers, &m->bare_layers));
+    /* a preset's long layers stay where a model gets fewer */
+    TRY(read_layer_set(e, "long-layers", cfg->long_layers, MS_GPT_LAYERS, &m->long_layers));
+    TRY(read_layer_set(e, "paired-layers", cfg->paired_layers, m->layers, &m->paired_layers));
+    TRY(read_layer_set(e, "bare-layers", cfg->bare_layers, m->layers, &m->bare_layers));
     TRY(read_by_layer(e, "value-tables", cfg->value_tables, m->value_table));
     TRY(read_by_layer(e, "skips", cfg->skips, m->skip_from));
-    TRY(read_layer(e, "backout", cfg->backout, m->layers, &m->backout));
-    TRY(read_layer(e, "attn-from", cfg->attn_from, m->layers, &m->attn_from));
+    TRY(read_layer(e, "backout", cfg->backout, m->layers - 1, &m->backout));
+    TRY(read_layer(e, "attn-from", cfg->attn_from, m->layers - 2, &m->attn_from)); /* later ones */
     if (cfg->untie > 0 && cfg->model.tied)
         st =
             ms_fail(e, MUSEC_EINVAL,

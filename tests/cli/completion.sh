@@ -49,6 +49,8 @@ completes 'musec sweep --grid ns_i' 'ns_iters='
 completes 'musec train --set data_f' 'data_format='
 completes 'musec train --data-format ' 'shard nanogpt'
 completes 'musec paper --scale pi' 'pico'
+completes 'musec paper --scale br' 'brief'
+completes 'musec paper --scale sma' 'small'
 completes 'musec report --sections loss' 'loss-lr'
 mkdir -p runs/first runs/second runs/sweep/one elsewhere
 touch runs/first/config.json runs/second/config.json runs/sweep/one/config.json elsewhere.txt

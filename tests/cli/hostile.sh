@@ -89,6 +89,34 @@ run report runs --out page.html
 check "it is noted" grep -q 'runs/=cmd.*unfinished' stderr
 check "a report with such a run" test "$code" -eq 0
 check "no escape reaches the terminal" test "$(tr -d '\033' <stderr | cmp - stderr && echo same)" = same
+# on stdout neither, nor the one of Unicode, U+009B
+csi=$(printf '\302\233')
+shows_no_control() { # shows_no_control ARGUMENT...: in neither stream
+    run "$@"
+    check "$1: control characters" test "$(cat stdout stderr | LC_ALL=C tr -d '\033' |
+        LC_ALL=C sed "s/$csi//g" | cmp - <(cat stdout stderr) && echo none)" = none
+}
+mv "$evil" "runs/=cmd$csi"
+evil=$(printf 'runs/=cmd\302\233\033[31m')
+mv "runs/=cmd$csi" "$evil"
+shows_no_control report runs --out "$evil/page.html"
+shows_no_control report "$evil/none" --out page.html
+shows_no_control report runs --out "$evil/none/page.html"
+shows_no_control train --out "$evil/new" --steps 2 "${tiny[@]}"
+shows_no_control tokenize "$MUSEC_SOURCE/README.md" --tokenizer byte --out "$evil/tokens"
+shows_no_control export whole --out "$evil/model"
+shows_no_control sweep --lr 0.1 --set steps=2 "${grid[@]:4}" --out "$evil/sweep"
+shows_no_control sweep --best-of "$evil/none" --out "$evil/best"
+shows_no_control "$evil"
+python3 - "$evil" <<'EOT'
+import json, struct, sys
+head = json.dumps({sys.argv[1]: {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}},
+                  ensure_ascii=False).encode()
+head += b" " * (-len(head) % 8)
+open("named.safetensors", "wb").write(struct.pack("<Q", len(head)) + head + struct.pack("<4f", 1, 2, 3, 5))
+EOT
+shows_no_control spectrum named.safetensors --values
+check "the values are there" grep -Eq '^runs/=cmd.* 1 [0-9.]+$' stdout
 rm -rf "$evil"
 cp -r whole 'runs/=1+1'
 exits 0 report runs --out page.html --csv csv

@@ -98,6 +98,9 @@ page=$(tr -d '\n' <runs/paper/verdict-pico.html | grep -o '<ul class="counts">.*
 check "on the page first, the same: $page" test "$page" = "$counts"
 check "each with its word and colour" grep -q '<span class="badge b-not-tested-here">not tested here</span>' \
     runs/paper/verdict-pico.html
+exits 0 paper threshold "${tiny[@]}" --no-run --only lr=0.1 --list threshold=0.05,0.25
+check "the page says of which part it is" grep -q 'Made by: .* --only lr=0.1 --list threshold=0.05,0.25' \
+    runs/paper/threshold-pico.html
 exits 0 paper table2
 prints '^runs/paper/training-pico.html$'
 check "it has the paper's figures" grep -q '1049K' runs/paper/training-pico.html
@@ -129,6 +132,14 @@ fails 1 'there is no list "treshold"; there are lr, ' paper threshold --list tre
 fails 1 'there is no field "colour"' paper threshold --only colour=red
 fails 1 'leaves none of the runs of threshold' paper threshold --only lr=7 --dry-run
 fails 1 "only wants NAME=VALUE,VALUE,..., not 'lr'" paper threshold --only lr
+fails 1 'leaves none of the runs of threshold' paper threshold --only lr=nan --dry-run
+fails 1 'only names lr twice' paper lr-sweep --only lr=0.1 --only lr=0.2 --dry-run
+fails 1 'lr is "inf"' paper lr-sweep --list lr=inf --dry-run
+fails 1 'width is the same in all runs of lr-sweep' paper lr-sweep --only width=7 --dry-run
+succeeds paper threshold --seeds 3 --only seed=2 --dry-run
+check "one of three seeds" test "$(grep -c -- '-s2-' stdout) $(grep -c -- '-s[01]-' stdout)" = '9 0'
+succeeds paper list --only optimizer=muon --no-run
+prints '^threshold .*Figure 11 +0 +0 '
 succeeds paper lr-sweep --only optimizer=muon --only lr=0.1,0.2 --list weight_decay=0,0.3,2 --dry-run
 prints '^8 runs in '
 fails 1 'did you mean "steps"' paper threshold --set stepz=3

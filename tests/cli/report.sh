@@ -293,9 +293,30 @@ for x, y in zip(a, b):
     assert x["curve"] == y["curve"] and x["x"] == y["x"]
     assert x["y"] == y["y"] or abs(float(x["y"]) - float(y["y"])) <= 1e-5 * float(x["y"])'
     check "runs are named by the archive" grep -q 'muon_b1' opened.html
+    cp -r runs/muon_a here
+    (cd here && "$MUSEC" report . --out ../here.html --archive ../here.tar.xz >/dev/null 2>&1)
+    exits 0 report here.tar.xz --out there.html --csv there
+    check "a run that is . has the name of its directory" grep -q '^here,' there/runs.csv
+    fails 1 '--archive and --out are one file: one.html' report runs --archive ./one.html --out one.html
     head -c 300 runs.tar.xz >cut.tar.xz
     fails 1 'cut.tar.xz: truncated' report cut.tar.xz
     fails 1 'nodir' report runs --archive nodir/a.tar.xz
+    fails 1 '--archive .*log.jsonl would replace a file of a run' report runs --archive runs/muon_a/log.jsonl
+    for option in --out --archive; do
+        fails 1 "$option ./runs.tar.xz would replace an archive that is read" \
+            report runs.tar.xz $option ./runs.tar.xz
+    done
+    exits 0 report runs.tar.xz --out opened.html
+    mkdir scratch
+    ( # files of 1 KiB at most, as on a disk that is nearly full
+        trap '' XFSZ
+        ulimit -f 1
+        TMPDIR=$PWD/scratch exec "$MUSEC" report runs.tar.xz --out full.html
+    ) >stdout 2>stderr
+    code=$?
+    check "exit $code: $(cat stderr)" test "$code" -eq 1
+    check "the reason" grep -q 'scratch/.*: cannot be written (File too large)' stderr
+    check "nothing is left there" rmdir scratch
 else
     skip "this musec has no liblzma"
 fi

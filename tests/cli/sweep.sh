@@ -54,6 +54,14 @@ exits 0 sweep grid.json --out calm # though a run diverged
 check "a line for each run" test "$(grep -Ec '^[0-9]+ of 12 runs, [0-9]+ s: pico-' stderr)" -eq 12
 check "no carriage return where stderr is no terminal" test -z "$(tr -dc '\r\033' <stderr)"
 prints '^sgdm +0.1 +0.05 +0 +diverged +[0-9]+ ' '^12 runs in calm: 11 done, 1 diverged$'
+check "docs/formats.md works the keys out" python3 - calm/pico-* <<'P'
+import os, re, subprocess, sys
+page = open(os.environ["MUSEC_SOURCE"] + "/docs/formats.md").read()
+code = re.search(r"python3 -c '(.*?)' OUT/", page, re.S).group(1).replace("\n    ", "\n")
+for run in sys.argv[1:]:
+    key = subprocess.run([sys.executable, "-c", code, run], capture_output=True, text=True, check=True)
+    assert run.endswith("-" + key.stdout.strip()), (run, key.stdout)
+P
 check "every table row is a directory" test "$(awk '/ pico-/ {print $NF}' stdout | sort)" \
     = "$(cd calm && ls -d pico-*)"
 for f in config.json log.jsonl summary.json output.txt; do
@@ -239,6 +247,21 @@ for optimizer, (_, lr, beta) in want.items():
     assert {x[1] for x in got[optimizer]} == {beta} and {x[2] for x in got[optimizer]} == {0, 1, 2}
 assert any(r["was_there"] for r in out)
 P
+succeeds sweep --best-of calm --keep-checkpoints --dry-run --json --out calm
+json_passes <<'P'
+assert out and all(r["config"]["checkpoints"] == "all" for r in out), out
+P
+check "the device of a run is in its config" grep -q '"device": "cpu"' kept/*/config.json
+succeeds sweep --best-of kept --dry-run --json --out kept
+json_passes <<'P'
+assert out and all(r["config"]["device"] == "" for r in out), "another machine may have other devices"
+P
+fails 1 "times wants values with ',' between, not '1,,5'" sweep --best-of calm --times 1,,5
+cp -r calm flipped
+sed -i '3s/"max_logit": ./"max_logit": 9/;3s/"max_logit": 9/"max_logit": 8/' \
+    "$(echo flipped/pico-muon-lr0.02-*/log.jsonl)"
+warns 'note: flipped/pico-muon-lr0.02-.*/log.jsonl: damaged: .*: this run is left out' \
+    sweep --best-of flipped --out best --dry-run
 fails 2 'give one of them' sweep grid.json --best-of calm
 fails 2 'times is for --best-of' sweep --lr 0.1 --times 5
 fails 1 'times is "5,x"' sweep --best-of calm --times 5,x
@@ -257,6 +280,14 @@ check "nor are there any now" test ! -e "$(echo elsewhere/*/checkpoint)"
 exits 1 sweep longer.json --time-limit 1e-9 --out late
 check "what is missing" grep -qx \
     'musec sweep: the time limit: 4 of 4 runs are missing; the same command goes on' stderr
+# a run that was stopped before, and does not begin now, is one of those that are missing
+succeeds sweep longer.json --dry-run --json --out late
+mkdir -p "$(python3 -c 'import json; print(json.load(open("stdout"))[0]["dir"])')"
+for f in config.json log.jsonl; do cp long/"$(basename late/*/)/$f" late/*/; done
+echo '{"status": "interrupted"}' >"$(echo late/*/)summary.json"
+exits 1 sweep longer.json --time-limit 1e-9 --out late
+check "the limit is the reason" grep -q 'musec sweep: the time limit: 4 of 4 runs are missing' stderr
+rm -r late
 # The first run says what the others take: the limit is 1.5 of it, so that the second must wait.
 limit=$(python3 -c 'import glob, json
 print(1.5 / 60 * max(json.load(open(f))["time_s"] for f in glob.glob("long/*/summary.json")))')

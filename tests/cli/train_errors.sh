@@ -219,4 +219,14 @@ if mount -t tmpfs -o size=900k tmpfs disk 2>/dev/null; then
 else
     skip "no small disk can be mounted here: a full one while checkpointing"
 fi
+
+# ---- ranks that cannot meet --------------------------------------------------------------------------
+
+# Its descriptors end behind the one at which it listens.
+printf '#!/bin/sh\nulimit -n 4\nRANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=9 exec "%s" "$@"\n' \
+    "$MUSEC" >rank
+chmod +x rank
+MUSEC=$PWD/rank
+fails 1 'rank 0 cannot be reached at 127.0.0.1, port 9: Too many open files' \
+    train --comm tcp --out none --steps 2
 finish

@@ -104,6 +104,8 @@ CASES = [
     Case("sweep-plan", "sweep " + _sweep + " --dry-run --json"),
     Case("report", "report sweep --out page.html --csv csv --omit-times --json", "sweep"),
     Case("report-png", "report sweep --out page.html --png png --omit-times", "sweep", slow=True),
+    Case("report-to-archive", "report sweep --out page.html --archive runs.tar.xz --omit-times --json",
+         "sweep"),
     Case("watch", "watch sweep --once", "sweep"),
     Case("paper-list", "paper list --no-run --json", slow=True),
     Case("paper-plan", "paper threshold --dry-run --json"),

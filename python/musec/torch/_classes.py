@@ -21,6 +21,16 @@ def _clips(optimizer: str) -> bool:
 
 # Those that are torch.optim.Muon, with its names and defaults.
 _TORCH_MUON = ("muon", "muonclip")
+_TORCH_EPS = 1e-7
+
+
+def _one_eps(eps: float, ns_eps: float) -> float:
+    """torch.optim.Muon's name of ns_eps; there 0 stands for the library's own."""
+    if eps == 0.0:
+        raise L.InvalidArgument("eps is 0; it must be above 0")
+    if ns_eps and eps != _TORCH_EPS:
+        raise L.InvalidArgument(f"eps is {eps} and ns_eps is {ns_eps}: they are one, give one")
+    return ns_eps or eps
 
 
 def make_class(optimizer: str, summary: str) -> type[MusecOptimizer]:
@@ -69,7 +79,7 @@ def make_class(optimizer: str, summary: str) -> type[MusecOptimizer]:
     if optimizer not in _TORCH_MUON:
         positional = ["lr"]
     else:
-        defaults["eps"] = 1e-7
+        defaults["eps"] = _TORCH_EPS
     own = {"maximize": False, "capturable": False}
     kinds = inspect.Parameter
     parameters = [
@@ -102,8 +112,7 @@ def make_class(optimizer: str, summary: str) -> type[MusecOptimizer]:
         settings.pop("self")
         group, share = settings.pop("process_group"), settings.pop("share")
         if optimizer in _TORCH_MUON:
-            settings["ns_eps"] = settings["ns_eps"] or settings.pop("eps")
-            settings.pop("eps", None)
+            settings["ns_eps"] = _one_eps(settings.pop("eps"), settings["ns_eps"])
         if settings.get("adjust_lr_fn", "") is None:
             settings["adjust_lr_fn"] = "original"
         MusecOptimizer.__init__(self, params, settings, group, share)
@@ -163,8 +172,10 @@ def _from_torch_muon(cls: Any, /, optimizer: torch.optim.Optimizer, **settings: 
         if "param_names" in group:
             params = list(zip(group["param_names"], params))
         mine = {k: v for k, v in group.items() if k in known and k not in ("params", "eps")}
+        if mine.get("adjust_lr_fn", "") is None:
+            del mine["adjust_lr_fn"]  # nobody has chosen: each class has its own
         mine.update((k, v) for k, v in settings.items() if k in known and k != "eps")
-        if "ns_eps" in known and group.get("eps"):
+        if "ns_eps" in known and group.get("eps") and "eps" not in settings:
             mine.setdefault("ns_eps", group["eps"])
         groups.append({**mine, "params": params})
     made = cls(groups, **settings)

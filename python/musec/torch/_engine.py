@@ -337,12 +337,13 @@ class Engine:
         # The workspace is PyTorch's again after the step, for what forward and backward keep.
         every = self._report_every  # such a step takes more, which is lent to no other one
         lends = not every or (self._lib.musec_optim_steps(self._opt) + 1) % every != 0
-        lent = self.memory.lend() if lends else None
+        if lends:
+            self.memory.lend()
         status = self._lib.musec_optim_step_with(*self._call)
         if status == 0:
             status = self._lib.musec_ctx_trim(self.context.handle)
         if lends:
-            self.memory.take_back(lent)
+            self.memory.take_back()
         self.check(status)
 
     def step(

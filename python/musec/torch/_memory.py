@@ -29,6 +29,7 @@ class Memory:
         self.failure: Optional[BaseException] = None
         self.workspace = 0  # bytes that the last step asked for and gave back; 0: not known yet
         self._freed = 0  # bytes of the largest piece that came back in this step
+        self._lent: Optional[torch.Tensor] = None
         # kept here, for the library keeps their addresses only
         self._loan = LoanC(next=AllocatorC(alloc_t(self._alloc), free_t(self._free), None))
         lib = L.lib()
@@ -54,23 +55,23 @@ class Memory:
         if tensor is not None:
             self._freed = max(self._freed, tensor.numel())
 
-    def lend(self) -> Optional[torch.Tensor]:
+    def lend(self) -> None:
         """Before a step that gives its workspace back: memory for it, as much as the last one took,
         so that the library need not call Python for it."""
-        loan = self._loan
         self._freed = 0
+        self.take_back()  # an interrupt may have ended the step before at any place
         if not self.workspace:
-            return None
-        lent = torch.empty(self.workspace, dtype=torch.uint8, device=self.device)
-        loan.data, loan.bytes, loan.was_out = lent.data_ptr(), self.workspace, 0
-        return lent
-
-    def take_back(self, lent: Optional[torch.Tensor]) -> None:
+            return
         loan = self._loan
-        if lent is not None:
-            if loan.is_out:  # the step failed: it is given back after another one
-                self.tensors[lent.data_ptr()] = lent
-            loan.data, loan.is_out = None, 0
+        self._lent = torch.empty(self.workspace, dtype=torch.uint8, device=self.device)
+        loan.data, loan.bytes, loan.was_out = self._lent.data_ptr(), self.workspace, 0
+
+    def take_back(self) -> None:
+        """The piece that was lent, unless the library still has it: then it comes by _free."""
+        loan, lent = self._loan, self._lent
+        if lent is not None and loan.is_out:
+            self.tensors[lent.data_ptr()] = lent
+        loan.data, loan.is_out, self._lent = None, 0, None
         if self._freed and not loan.was_out:
             self.workspace = self._freed
 

@@ -413,6 +413,8 @@ class MusecOptimizer(torch.optim.Optimizer):
         options = []
         for group, (source, _) in zip(self.param_groups, pairs):
             new = {k: v for k, v in source.items() if k not in ("params", "param_names")}
+            if "ns_coefficients" in new and "ns_eps" not in new and "ns_eps" in group:
+                new["ns_eps"] = new.get("eps", group["ns_eps"])  # of torch.optim.Muon
             new = {k: v for k, v in new.items() if k in group or k not in R.keywords()}
             options.append({**group, **new})
         before = [dict(group) for group in self.param_groups]

@@ -3,8 +3,8 @@
  * On Hopper, 16-bit operands that TMA can read go to a kernel of our own, which computes one
  * triangle of a symmetric product and the epilogue in one pass (hopper_gemm_1x1.cu).  Full products
  * without an epilogue go to cuBLASLt, which is faster by 5 to 20 percent (on an H200,
- * bench/results/h200.md), and symmetric ones with long sums to another policy of the kernel, whose
- * tiles are larger (hopper_gemm_2x1.cu).
+ * bench/results/h200-history.md), and symmetric ones with long sums to another policy of the
+ * kernel, whose tiles are larger (hopper_gemm_2x1.cu).
  *
  * Other products begin with gemm.  Where the epilogue has only constants that gemm takes, and a
  * source with the layout of c, gemm writes c itself; otherwise it writes a matrix of the
