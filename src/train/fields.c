@@ -119,6 +119,10 @@ const ms_field ms_fields[] = {
     { "deterministic", CHOICE(deterministic, "no|yes"), "yes", DEVICE, RESUMABLE | NOT_KEYED,
       "give the same bits from run to run, on any number of ranks; no lets a GPU use faster "
       "operations that do not, and ranks send less" },
+    { "recompute", CHOICE(model.recompute, "none|attention|mlp|layer"), "none", DEVICE,
+      RESUMABLE | NOT_KEYED,
+      "part of each layer that the backward pass computes again instead of keeping it (activation "
+      "checkpointing): less memory, more time, the same bits" },
     { "layers", INT(model.layers, 1, MS_GPT_LAYERS), "2", MODEL, 0,
       "number of transformer layers" },
     { "width", INT(model.width, 1, 1 << 20), "128", MODEL, 0,
