@@ -198,13 +198,16 @@ typedef struct musec_optim_config {
     double  sharpness; /* of the clip: 2 soft, 4, 8, 16, 32, INFINITY hard; with ns_mode exact any
                               from 2 on; 0: as the optimizer's name and `clip` say */
     int32_t function;  /* musec_function */
-    int32_t second_moment;    /* musec_second_moment */
-    double  second_beta;      /* of its average; 0: 0.95 */
-    double  second_eps;       /* added to its root; 0: 1e-10 */
-    double  ns_eps;           /* of the norm that Newton-Schulz steps begin with; 0: 1e-7 */
-    int64_t threshold_warmup; /* steps in which D is divided by lr_scale, so that lr D stays */
-    int32_t ns_eps_form;      /* musec_eps_form */
-    int32_t reserved;         /* 0 */
+    int32_t second_moment;      /* musec_second_moment */
+    double  second_beta;        /* of its average; 0: 0.95 */
+    double  second_eps;         /* added to its root; 0: 1e-10 */
+    double  ns_eps;             /* of the norm that Newton-Schulz steps begin with; 0: 1e-7 */
+    int64_t threshold_warmup;   /* steps in which D is divided by lr_scale, so that lr D stays */
+    int32_t ns_eps_form;        /* musec_eps_form */
+    int32_t reserved;           /* 0 */
+    int64_t precondition_every; /* soap: steps from one refresh of its bases to the next */
+    int64_t max_precond_dim;    /* soap: a side with more rows or columns has the identity */
+    double  precondition_beta;  /* soap: of the averages of its factors; 0: beta2 */
 } musec_optim_config;
 
 /* sizeof in version 0.1: the least that is taken. */

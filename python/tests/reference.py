@@ -99,6 +99,7 @@ class Reference:
         self.w = weight.detach().double().clone()
         self.state = [torch.zeros_like(self.w) for _ in range(3)]
         self.second = 0.0
+        self.shift = 1e-12 if weight.dtype == torch.float64 else 5e-7
         self.t = 0
 
     # ---- base optimizers: the update direction, and the new state ----
@@ -131,6 +132,8 @@ class Reference:
     def direction(self, base, g):
         if base in ("adamw", "ademamix"):
             return self.moments(g, base == "ademamix")
+        if base == "soap":
+            return self.soap(g)
         if base == "lion":
             b1, b2 = self.o["betas"][:2]
             m = self.state[0]
@@ -141,6 +144,55 @@ class Reference:
         self.state[0] = m
         u = self.look_ahead(m, g) if self.o["nesterov"] else m
         return torch.sign(u) if base == "signum" else u
+
+    # ---- preconditioning of both sides ----
+
+    def sides(self, g):
+        """The sides that are preconditioned, each with the matrix that sees them as rows."""
+        most = self.o["max_precond_dim"]
+        return [(i, x) for i, x in enumerate((g, g.T)) if x.shape[0] <= most]
+
+    def turn(self, x, back=False):
+        """Into the eigenvectors of both sides, which are columns, or back."""
+        q = [b if b is None or not back else b.T for b in self.bases]
+        x = x if q[0] is None else q[0].T @ x
+        return x if q[1] is None else x @ q[1]
+
+    def iterate(self, i):
+        """One step of orthogonal iteration, with the shift that keeps null spaces."""
+        f = self.factors[i]
+        eye = torch.eye(len(f), dtype=f.dtype)
+        return torch.linalg.qr((f / f.norm() + self.shift * eye) @ self.bases[i])[0]
+
+    def start_bases(self):
+        self.bases = [None, None]
+        for i, f in self.factors.items():
+            self.bases[i] = torch.linalg.eigh(f)[1].flip(1)
+
+    def soap(self, g):
+        o, t = self.o, self.t - 1
+        b1, b2 = o["betas"][:2]
+        b = o["precondition_beta"] or b2
+        if t == 0:
+            self.factors = {i: (1 - b) * x @ x.T for i, x in self.sides(g)}
+            self.start_bases()
+            return torch.zeros_like(g)
+        x = self.turn(g)
+        m, v, _ = self.state
+        m.mul_(b1).add_(x, alpha=1 - b1)
+        v.mul_(b2).addcmul_(x, x, value=1 - b2)
+        u = self.turn(m / (v.sqrt() + o["eps"]), back=True)
+        for i, x in self.sides(g):
+            self.factors[i] = b * self.factors[i] + (1 - b) * x @ x.T
+        if t % o["precondition_every"] == 0:
+            m = self.turn(m, back=True)
+            for i, f in self.factors.items():
+                q = self.bases[i]
+                order = torch.argsort(torch.diag(q.T @ f @ q), descending=True, stable=True)
+                self.bases[i], v = q[:, order], v.index_select(i, order)
+                self.bases[i] = self.iterate(i)
+            self.state[:2] = self.turn(m), v
+        return u * math.sqrt(1 - b2**t) / (1 - b1**t)
 
     # ---- spectral functions ----
 

@@ -13,7 +13,7 @@
 #define ONE_OF(member, choices)        MS_OPTIM_CHOICE, AT(member), 0, 0, choices
 #define PARSED(type, value)            type, 0, 0, 0, 0, value
 #define AUX                            "AdamW for embedding, head and vectors: "
-#define MOMENTS                        "adam, adamw, ademamix: "
+#define MOMENTS                        "adam, adamw, ademamix, soap: "
 
 const ms_optim_option ms_optim_options[] = {
     { "lr", REAL(lr, 0, 1e9), "learning rate [0.02]" },
@@ -69,7 +69,7 @@ const ms_optim_option ms_optim_options[] = {
              "decoupled|independent|lr2|cautious|cautious-lr2|coupled|after|frank-wolfe|"
              "hyperball"),
       "formula of the weight decay (docs/optimizers.md) [decoupled; adam: coupled; normuon: "
-      "cautious; muonh: hyperball]" },
+      "cautious; muonh: hyperball; soap: after]" },
     { "nesterov", ONE_OF(nesterov, "no|yes"),
       "use Nesterov momentum: look ahead by one gradient [no]" },
     { "shape-rule", ONE_OF(shape_rule, "none|keller|moonlight|mup|rms|fixed-rms"),
@@ -86,9 +86,11 @@ const ms_optim_option ms_optim_options[] = {
       "at a NaN or infinity in a gradient, stop the run, skip the step, or let the GPU decide to "
       "skip it, without waiting [stop]" },
     { "beta1", REAL(beta1, 0, 0.99999998),
-      MOMENTS "decay rate of the first moment; lion: weight of the momentum in the update [0.9]" },
+      MOMENTS "decay rate of the first moment; lion: weight of the momentum in the update [0.9; "
+              "soap: 0.95]" },
     { "beta2", REAL(beta2, 0, 0.99999998),
-      MOMENTS "decay rate of the second moment; lion: of the momentum [0.999; lion: 0.99]" },
+      MOMENTS
+      "decay rate of the second moment; lion: of the momentum [0.999; lion: 0.99; soap: 0.95]" },
     { "eps", REAL(eps, 1e-30, 1e9), MOMENTS "added to the root of the second moment [1e-8]" },
     { "beta3", REAL(beta3, 0, 0.99999998), "ademamix: decay rate of the slow average [0.9999]" },
     { "alpha", REAL(alpha, 0, 1e9), "ademamix: weight of the slow average [8]" },
@@ -96,6 +98,12 @@ const ms_optim_option ms_optim_options[] = {
       "ademamix: steps in which alpha grows to its value [0]" },
     { "beta3-warmup", WHOLE(beta3_warmup, 0, 1e15, "N"),
       "ademamix: steps in which beta3 grows to its value [0]" },
+    { "precondition-every", WHOLE(precondition_every, 1, 1e15, "N"),
+      "soap: steps from one refresh of the eigenvectors to the next [10]" },
+    { "precondition-beta", REAL(precondition_beta, 0, 0.99999998),
+      "soap: decay rate of the averages of G G^T and G^T G; 0: that of beta2 [0]" },
+    { "max-precond-dim", WHOLE(max_precond_dim, 0, 1e15, "N"),
+      "soap: a side with more rows or columns than this keeps the identity [10000]" },
     { "qk-tau", REAL(qk_tau, MS_OPTIM_ABOVE_0, 1e9),
       "muonclip: shrink heads whose attention logits exceed this [100]" },
     { "qk-alpha", REAL(qk_alpha, 0, 1),

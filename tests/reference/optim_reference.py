@@ -9,7 +9,8 @@ and optim_reference.mgv with their numbers:
     lr_scale                the factor on lr at each step
     SHAPE.W0, SHAPE.G       the weight before the first step; the gradients, one below the other
     CASE.W                  the weights after each step, one below the other
-    CASE.momentum m v slow second  the state after the last step
+    CASE.momentum m v slow second left right  the state after the last step, where it does not
+                            depend on the signs of eigenvectors
     mha.* gqa.* mla.*       QK-Clip, shape "qk": see qk_cases()
 
 The option role=embed is the parameter's role, not one of the optimizer.
@@ -161,8 +162,62 @@ def propose_lion(state, g, o, _t):
     return np.sign(o["beta1"] * m + (1.0 - o["beta1"]) * g)
 
 
+def sides(g, o):
+    """The sides that are preconditioned, each with the matrix that sees them as rows."""
+    most = o.get("max-precond-dim", 10000)
+    return [(s, x) for s, x in (("left", g), ("right", g.T)) if x.shape[0] <= most]
+
+
+def turned(bases, x, back=False):
+    """Into the eigenvectors of both sides, which are columns, or back."""
+    q = {s: b.T if back else b for s, b in bases.items()}
+    x = q["left"].T @ x if "left" in q else x
+    return x @ q["right"] if "right" in q else x
+
+
+def iterated(factor, q):
+    """A step of orthogonal iteration; the shift is what keeps a null space where it is."""
+    n = factor / np.linalg.norm(factor) + 1e-12 * np.eye(len(factor))
+    return np.linalg.qr(n @ q)[0]
+
+
+def soap_refresh(state, bases):
+    """The bases by falling eigenvalue estimates, with v, and then a step from there."""
+    m = turned(bases, state["#m"], back=True)
+    for axis, s in enumerate(("left", "right")):
+        if s in bases:
+            q = bases[s]
+            order = np.argsort(-np.diag(q.T @ state[s] @ q), kind="stable")
+            state["v"] = np.take(state["v"], order, axis=axis)
+            bases[s] = iterated(state[s], q[:, order])
+    state["#m"] = turned(bases, m)
+
+
+def propose_soap(state, g, o, t):
+    """Adam in the eigenbases of the averages of G G^T and G^T G; the first gradient is for these
+    alone.  States with a # are known up to signs of eigenvectors, and not written."""
+    b = o.get("precondition-beta", o["beta2"])
+    zero = np.zeros_like(g)
+    if t == 1:
+        state.update({s: (1.0 - b) * x @ x.T for s, x in sides(g, o)})
+        state["#bases"] = {s: np.linalg.eigh(state[s])[1][:, ::-1] for s, _ in sides(g, o)}
+        state.update({"#m": zero, "v": zero})
+        return zero
+    x, t = turned(state["#bases"], g), t - 1
+    state["#m"] = o["beta1"] * state["#m"] + (1.0 - o["beta1"]) * x
+    state["v"] = o["beta2"] * state["v"] + (1.0 - o["beta2"]) * x * x
+    scale = np.sqrt(1.0 - o["beta2"] ** t) / (1.0 - o["beta1"] ** t)
+    u = turned(state["#bases"], scale * state["#m"] / (np.sqrt(state["v"]) + o["eps"]), back=True)
+    for s, y in sides(g, o):
+        state[s] = b * state[s] + (1.0 - b) * y @ y.T
+    if t % o.get("precondition-every", 10) == 0:
+        soap_refresh(state, state["#bases"])
+    return u
+
+
 PROPOSE = {"sgdm": propose_momentum, "signum": propose_sign, "adam": propose_adam,
-           "adamw": propose_adam, "ademamix": propose_ademamix, "lion": propose_lion}
+           "adamw": propose_adam, "ademamix": propose_ademamix, "lion": propose_lion,
+           "soap": propose_soap}
 
 
 def threshold(x, o):
@@ -352,6 +407,24 @@ OWN = {
 }
 
 
+SOAP = {**ADAM, "precondition-every": 2}
+
+
+def soap_cases():
+    """Both sides of a square matrix, or the smaller one of others: the larger factor would begin
+    with a null space, whose basis is whatever an eigensolver makes of rounding errors."""
+    yield "soap", "soap", "7x7", 1, {**SOAP, "decay-form": "after"}
+    for shape in ("6x9", "9x6"):
+        yield "soap", "soap", shape, 0.5, {**SOAP, "decay-form": "after", "max-precond-dim": 7}
+        yield "soap.no", "soap", shape, 1, {**SOAP, "decay-form": "coupled", "max-precond-dim": 5}
+    o = {**SOAP, "precondition-every": 3, "precondition-beta": 0.6, "decay-form": "decoupled"}
+    yield "soap.beta", "soap", "7x7", 1, o
+    yield "soap.once", "soap", "7x7", 1, {**o, "precondition-every": 50, "decay-form": "coupled"}
+    over = {**SOAP, "base": "soap", "threshold": 2.0, "max-precond-dim": 7, "ns-mode": "exact"}
+    for i, function in enumerate(("soft", "sharp", "hard")):
+        yield "soap." + function, "spectra", list(SHAPES)[i], 1, {**over, "function": function}
+
+
 def field_cases():
     """Optimizers of the field as they are, and compositions of parts."""
     for shape in SHAPES:
@@ -382,6 +455,7 @@ def field_cases():
     yield "soft-musec.ball", "soft-musec", "6x9", 1, {**o, "decay-form": "hyperball"}
     yield "soft-musec.sharp4", "soft-musec", "6x9", 1, {**o, "function": "sharp"}
     yield "sgdm.ball", "sgdm", "7x7", 0.5, {**MOMENTUM, "decay-form": "hyperball"}
+    yield from soap_cases()
     warm = {**MOMENTUM, "clip": "soft", "base": "sgdm", "threshold-warmup": 5}
     yield "spectra.warm", "spectra", "6x9", 1, {**warm, "threshold": 0.5, "ns-mode": "exact"}
     yield "spectra.warm-rms", "spectra", "9x6", 1, {**warm, "threshold": "rms:0.5",
@@ -560,7 +634,8 @@ def main():
             ws, state = trajectory(name, *inputs[shape], o, factor)
             check_case(case, ws, state, *inputs[shape], name, o, factor)
             records[case + ".W"] = np.vstack(ws)
-            records.update({case + "." + key: value for key, value in state.items()})
+            records.update({case + "." + key: value for key, value in state.items()
+                            if not key.startswith("#")})
             lines.append(line_of(case, name, shape, factor, o))
     for name, numbers in qk_cases(draw).items():
         records.update({name + "." + key: value for key, value in numbers.items()})

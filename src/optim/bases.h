@@ -1,0 +1,11 @@
+/* bases.h - the base optimizers that have a file of their own: rows of the table in
+ * base_optimizers.c. */
+#ifndef MS_OPTIM_BASES_H
+#define MS_OPTIM_BASES_H
+
+#include "optim/optim.h"
+
+musec_status ms_soap_direction(ms_device *d, const ms_direction *p);
+uint64_t     ms_soap_bytes(const musec_optim_config *cfg, ms_mat whole);
+
+#endif
