@@ -87,6 +87,7 @@ TEST_EACH_DEVICE(the_names_of_state_are_listed, dev)
         { "adamw", "", { "m", "v" }, { "m", "v" } },
         { "ademamix", "", { "m", "v", "slow" }, { "m", "v" } },
         { "soap", "", { "m", "v", "left", "right", "left-basis", "right-basis" }, { "m", "v" } },
+        { "shampoo", "", { "m", "v", "left", "right", "left-root", "right-root" }, { "m", "v" } },
         { "muon", "avg-steps=3 avg-epochs=1", { "momentum", "average" }, { "m", "v", "average" } },
     };
     for (size_t c = 0; c < COUNT(cases); c++) {

@@ -238,6 +238,7 @@ TEST_EACH_DEVICE(what_needs_the_host_cannot_be_deferred, dev)
         { "soft-musec", "ns-mode=accurate", "accurate" },
         { "ademamix", "alpha-warmup=10", "warmup" },
         { "soap", "", "eigenvectors" },
+        { "spectra", "base=shampoo", "eigenvectors" },
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         musec_optim_config cfg = rig_config(cases[i].name, cases[i].options);

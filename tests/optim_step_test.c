@@ -104,6 +104,8 @@ TEST_EACH_DEVICE(a_gradient_too_large_for_the_state_changes_nothing, dev)
         { "spectra", " base=ademamix", 2e19, false },
         { "soap", "", 2e15, false },
         { "soap", "", 1e15, true },
+        { "shampoo", "", 2e15, false },
+        { "shampoo", " precondition-every=1", 1e15, true },
     };
     static const rig_param one = { .name = "w", .rows = 6, .cols = 8 };
     for (size_t k = 0; k < COUNT(cases); k++) {
@@ -209,6 +211,8 @@ static const struct memory_case {
     { "soap", "precondition-every=2 workspace=1 report-every=2", 2 },
     { "soap", "precondition-every=1 max-precond-dim=64 decay-form=coupled weight-decay=1", 2 },
     { "spectra", "base=soap precondition-every=1 ns-mode=exact", 2 },
+    { "shampoo", "precondition-every=1", 2 },
+    { "shampoo", "precondition-every=2 workspace=1 graft=none max-precond-dim=64", 2 },
 };
 
 /* The operators alone, on matrices so large that one of them takes more bytes than all vectors. */
@@ -334,7 +338,9 @@ static uint64_t factor_numbers(const struct memory_case *c)
     };
     const uint64_t most = strstr(c->options, "max-precond-dim=64") != NULL ? 64 : 10000;
     uint64_t       n    = 0;
-    if (strcmp(c->name, "soap") != 0 && strstr(c->options, "base=soap") == NULL) return 0;
+    if (strcmp(c->name, "soap") != 0 && strcmp(c->name, "shampoo") != 0 &&
+        strstr(c->options, "base=soap") == NULL)
+        return 0;
     for (size_t i = 0; i < COUNT(sides); i++)
         for (int k = 1; k < 3; k++)
             n += 2 * sides[i][0] * (sides[i][k] > most ? 1 : sides[i][k] * sides[i][k]);

@@ -1,5 +1,5 @@
-/* precondition_test.c - base optimizers that precondition both sides of a gradient, by what does not
- * depend on the signs of eigenvectors and on how an eigensolver turns equal ones: bases are
+/* precondition_test.c - base optimizers that precondition both sides of a gradient, by what does
+ * not depend on the signs of eigenvectors and on how an eigensolver turns equal ones: bases are
  * orthonormal, they find eigenvectors, and rotated gradients make rotated steps.  What is computed
  * is held to NumPy in optim_reference_test.c. */
 #include "check.h"
@@ -141,6 +141,7 @@ TEST_EACH_DEVICE(rotated_gradients_make_rotated_steps, dev)
         { "soap", "precondition-every=3" },
         { "soap", "precondition-every=3 max-precond-dim=8 weight-decay=0.1" },
         { "spectra", "base=soap precondition-every=2 threshold=1 ns-mode=exact" },
+        { "shampoo", "graft=none precondition-every=3 precondition-eps=1e-4" },
     };
     double *p = oracle_orthogonal(N, 11), *q = oracle_orthogonal(N, 12);
     for (size_t c = 0; c < COUNT(cases); c++) {
@@ -182,4 +183,38 @@ TEST_EACH_DEVICE(soap_without_sides_is_adam, dev)
     CHECK(left[0] == 0.0, "a factor of a side that has none: %g", left[0]);
     free(left);
     rig_free(&soap), rig_free(&adam);
+}
+
+/* (G G^T)^(-1/4) G (G^T G)^(-1/4) is the polar factor of G, and without sides it is G.   eps is 1e-20
+ * of the smallest eigenvalue; a Gram matrix squares the condition, and
+ * its eigenvalues err by 1e-16 of the largest, here 16 of the smallest. */
+TEST_EACH_DEVICE(shampoo_without_memory_is_the_polar_factor, dev)
+{
+    static const rig_param param   = { .name = "w", .rows = 6, .cols = 6 };
+    static const char     *sides[] = { "max-precond-dim=6", "max-precond-dim=5" };
+    oracle                 o       = oracle_make(6, 6, ORACLE_LINEAR, 4.0, 1.0, 8);
+    for (size_t i = 0; i < COUNT(sides); i++) {
+        rig     r = rig_makef(dev, MUSEC_F64, &param, 1, 6, "shampoo",
+                              "graft=none precondition-every=1 beta1=0 beta2=0 lr=1 "
+                                  "precondition-eps=1e-20 %s",
+                              sides[i]);
+        double *w = rig_start(&r, 0), want[36];
+        for (int t = 0; t < 2; t++) {
+            rig_set_grad(&r, 0, o.x);
+            rig_go(&r);
+        }
+        for (int64_t a = 0; a < 6; a++)
+            for (int64_t b = 0; b < 6; b++) {
+                want[a * 6 + b] = w[a * 6 + b];
+                for (int64_t l = 0; l < 6; l++) /* without any side: the gradient */
+                    want[a * 6 + b] -=
+                        2.0 * (i == 0 ? 1.0 : o.s[l]) * o.u[l * 6 + a] * o.v[l * 6 + b];
+            }
+        double *got = rig_weight(&r, 0);
+        CHECK(oracle_rel_err(got, MUSEC_F64, want, 36) <= 1e-12, "%s: %g", sides[i],
+              oracle_rel_err(got, MUSEC_F64, want, 36));
+        free(w), free(got);
+        rig_free(&r);
+    }
+    oracle_free(&o);
 }

@@ -168,8 +168,8 @@ static double step_length(ms_optimizer_family family, const ms_objective *p, dou
 
 /* f falls, T steps of full length in one direction have length delta except for T's rounding, and
  * as the mean lies in the middle, an epoch stays within (T + 1) / 2 steps of it.  Muon's quintic
- * steps leave singular values of up to 1.21; nothing bounds SGDM.  SOAP's entries are of size one in
- * eigenvectors alone that a gradient has a steady part in, and so its steps are shorter. */
+ * steps leave singular values of up to 1.21; nothing bounds SGDM.  SOAP's entries are of size one
+ * only in eigenvectors that a gradient has a steady part in, and so its steps are shorter. */
 TEST(every_optimizer_descends_with_steps_of_its_length)
 {
     const ms_optimizer *row;

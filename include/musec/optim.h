@@ -152,6 +152,8 @@ typedef enum musec_second_moment {
 } musec_second_moment;
 /* Where ns_eps is: M / (|M|_F + eps), or M / max(|M|_F, eps). */
 typedef enum musec_eps_form { MUSEC_EPS_ADDED, MUSEC_EPS_FLOOR } musec_eps_form;
+/* Whose norm an update of Shampoo has. */
+typedef enum musec_graft { MUSEC_GRAFT_ADAM, MUSEC_GRAFT_NONE } musec_graft;
 typedef enum musec_nonfinite {
     MUSEC_NONFINITE_STOP,
     MUSEC_NONFINITE_SKIP,
@@ -205,9 +207,13 @@ typedef struct musec_optim_config {
     int64_t threshold_warmup;   /* steps in which D is divided by lr_scale, so that lr D stays */
     int32_t ns_eps_form;        /* musec_eps_form */
     int32_t reserved;           /* 0 */
-    int64_t precondition_every; /* soap: steps from one refresh of its bases to the next */
-    int64_t max_precond_dim;    /* soap: a side with more rows or columns has the identity */
-    double  precondition_beta;  /* soap: of the averages of its factors; 0: beta2 */
+    int64_t precondition_every; /* soap, shampoo: steps from one refresh of bases or roots to the
+                                   next */
+    int64_t max_precond_dim;    /* of a side; a longer one has the identity */
+    double  precondition_beta;  /* of the averages of their factors; 0: beta2; 1: sums */
+    double  precondition_eps;   /* shampoo: added to eigenvalues */
+    int32_t graft;              /* shampoo: musec_graft */
+    int32_t reserved_2;         /* 0 */
 } musec_optim_config;
 
 /* sizeof in version 0.1: the least that is taken. */

@@ -98,6 +98,7 @@ class Reference:
         self.name, self.o = name, options
         self.w = weight.detach().double().clone()
         self.state = [torch.zeros_like(self.w) for _ in range(3)]
+        self.factors, self.bases = {}, [None, None]
         self.second = 0.0
         self.shift = 1e-12 if weight.dtype == torch.float64 else 5e-7
         self.t = 0
@@ -134,6 +135,8 @@ class Reference:
             return self.moments(g, base == "ademamix")
         if base == "soap":
             return self.soap(g)
+        if base == "shampoo":
+            return self.shampoo(g)
         if base == "lion":
             b1, b2 = self.o["betas"][:2]
             m = self.state[0]
@@ -193,6 +196,26 @@ class Reference:
                 self.bases[i] = self.iterate(i)
             self.state[:2] = self.turn(m), v
         return u * math.sqrt(1 - b2**t) / (1 - b1**t)
+
+    def shampoo(self, g):
+        o, t = self.o, self.t
+        b1, b2 = o["betas"][:2]
+        b, grafts = o["precondition_beta"] or b2, o["graft"] == "adam"
+        adam = self.moments(g, False)
+        m = self.state[0] / (1 - b1**t)
+        seen = self.sides(g)
+        for i, x in seen:
+            old = self.factors[i] if t > 1 else 0.0 * x @ x.T
+            self.factors[i] = b * old + (1 - b if b < 1 else 1) * x @ x.T
+            if t % o["precondition_every"] == 0:
+                values, q = torch.linalg.eigh(self.factors[i] / (1 - b**t if b < 1 else 1))
+                values = (values.clamp(min=0) + o["precondition_eps"]) ** (-0.5 / len(seen))
+                self.bases[i] = q @ torch.diag(values) @ q.T
+        if t < o["precondition_every"]:
+            return adam if grafts else m
+        p = m if self.bases[0] is None else self.bases[0] @ m
+        p = p if self.bases[1] is None else p @ self.bases[1]
+        return p * (adam.norm() / p.norm()) if grafts else p
 
     # ---- spectral functions ----
 

@@ -13,7 +13,7 @@
 #define ONE_OF(member, choices)        MS_OPTIM_CHOICE, AT(member), 0, 0, choices
 #define PARSED(type, value)            type, 0, 0, 0, 0, value
 #define AUX                            "AdamW for embedding, head and vectors: "
-#define MOMENTS                        "adam, adamw, ademamix, soap: "
+#define MOMENTS                        "adam, adamw, ademamix, soap, shampoo: "
 
 const ms_optim_option ms_optim_options[] = {
     { "lr", REAL(lr, 0, 1e9), "learning rate [0.02]" },
@@ -99,11 +99,15 @@ const ms_optim_option ms_optim_options[] = {
     { "beta3-warmup", WHOLE(beta3_warmup, 0, 1e15, "N"),
       "ademamix: steps in which beta3 grows to its value [0]" },
     { "precondition-every", WHOLE(precondition_every, 1, 1e15, "N"),
-      "soap: steps from one refresh of the eigenvectors to the next [10]" },
-    { "precondition-beta", REAL(precondition_beta, 0, 0.99999998),
-      "soap: decay rate of the averages of G G^T and G^T G; 0: that of beta2 [0]" },
+      "soap, shampoo: steps from one refresh of the eigenvectors or roots to the next [10]" },
+    { "precondition-beta", REAL(precondition_beta, 0, 1),
+      "soap, shampoo: decay rate of the averages of G G^T and G^T G; 0: beta2; 1: sums [0]" },
     { "max-precond-dim", WHOLE(max_precond_dim, 0, 1e15, "N"),
-      "soap: a side with more rows or columns than this keeps the identity [10000]" },
+      "soap, shampoo: a side with more rows or columns than this keeps the identity [10000]" },
+    { "precondition-eps", REAL(precondition_eps, 1e-30, 1e9),
+      "shampoo: added to the eigenvalues of these averages [1e-12]" },
+    { "graft", ONE_OF(graft, "adam|none"),
+      "shampoo: scale the update to the norm of Adam's, or not at all [adam]" },
     { "qk-tau", REAL(qk_tau, MS_OPTIM_ABOVE_0, 1e9),
       "muonclip: shrink heads whose attention logits exceed this [100]" },
     { "qk-alpha", REAL(qk_alpha, 0, 1),

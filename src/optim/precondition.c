@@ -10,15 +10,16 @@
  * rounding leaves of an eigenvalue 0: a row in the null space of L stays where it is, and does not
  * become the direction of rounding errors.
  *
- * Rows are orthonormalized by Gram-Schmidt in panels: against the panels before it by products, then
- * row by row, and all of that twice.  Once is not enough: after a gradient in the former null space
- * many rows are nearly the same vector, and what a projection leaves of one is orthogonal to the
- * others only after the next.  All of it is float64, whatever the state is: a factor is squares, and
- * its small eigenvalues are what preconditioning is about.
+ * Rows are orthonormalized by Gram-Schmidt in panels: against the panels before it by products,
+ * then row by row, and all of that twice.  Once is not enough: after a gradient in the former null space
+ * many rows are nearly one vector, and what a projection leaves of them is orthogonal to the others
+ * only after the next.  All of it is float64, whatever the state is: a factor is squares, and its
+ * small eigenvalues are what preconditioning is about.
  *
  * Cost of a refresh of n x n: 6 n^3, and some 20 n small calls. */
 #include "optim/precondition.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,16 +87,22 @@ done:
     return st;
 }
 
-musec_status ms_update_factors(ms_device *d, double beta, double share, ms_mat x, ms_sides factors)
+ms_factor_coefs ms_factor_coefs_of(const musec_optim_config *cfg)
+{
+    const double b = cfg->precondition_beta > 0.0 ? cfg->precondition_beta : cfg->beta2;
+    return (ms_factor_coefs){ .keep = b, .add = b < 1.0 ? 1.0 - b : 1.0 };
+}
+
+musec_status ms_update_factors(ms_device *d, ms_factor_coefs coefs, ms_mat x, ms_sides factors)
 {
     musec_status st = MUSEC_OK;
     for (int side = 0; side < MS_SIDES; side++) {
         const ms_mat a = side == MS_LEFT ? x : ms_t(x), c = factors.of[side];
         ms_product   gram = {
-              .a = a, .b = ms_t(a), .alpha = ms_const(share), .c = c, .symmetric = true
+              .a = a, .b = ms_t(a), .alpha = ms_const(coefs.add), .c = c, .symmetric = true
         };
         if (c.data == NULL) continue;
-        if (beta != 0.0) gram.beta = ms_const(beta), gram.source = c;
+        if (coefs.keep != 0.0) gram.beta = ms_const(coefs.keep), gram.source = c;
         TRY(d->ops->product(d, &gram));
     }
 done:
@@ -368,5 +375,62 @@ musec_status ms_refresh_bases(ms_device *d, ms_sides factors, ms_mat v, ms_sides
             TRY(refresh_basis(d, side, factors.of[side], v, bases.of[side]));
 done:
     d->no_autotune = !tuned;
+    return st;
+}
+
+/* ---- roots ----------------------------------------------------------------------------------- */
+
+/* Eigenvalues of the factors, (count, 1, n) in device memory, to what becomes of them; waits. */
+static musec_status map_values(ms_device *d, ms_mat w, double scale, double eps, double exponent)
+{
+    const size_t bytes = (size_t)w.cols * sizeof(double);
+    double      *host  = malloc(bytes);
+    musec_status st    = MUSEC_OK;
+    if (host == NULL) TRY(ms_no_memory(&d->error, "eigenvalues"));
+    for (int64_t b = 0; b < w.count; b++) {
+        double *at = (double *)w.data + b * w.stride;
+        TRY(d->ops->download(d, at, bytes, host));
+        for (int64_t i = 0; i < w.cols; i++)
+            host[i] = pow(fmax(host[i], 0.0) / scale + eps, exponent);
+        TRY(d->ops->upload(d, host, bytes, at));
+        TRY(d->ops->sync(d)); /* host is overwritten */
+    }
+done:
+    free(host);
+    return st;
+}
+
+static musec_status factor_root(ms_device *d, ms_mat factor, double scale, double eps,
+                                double exponent, ms_mat root)
+{
+    const ms_device_ops *op   = d->ops;
+    const ms_mark        mark = ms_arena_mark(&d->scratch);
+    const int64_t        n    = factor.rows;
+    ms_mat               a, w, vectors, rows;
+    musec_status         st = MUSEC_OK;
+    TRY(ms_scratch_mat(d, MUSEC_F64, factor.count, n, n, &a));
+    TRY(ms_scratch_mat(d, MUSEC_F64, factor.count, 1, n, &w));
+    TRY(ms_scratch_mat(d, MUSEC_F64, factor.count, n, n, &vectors));
+    TRY(ms_scratch_mat(d, MUSEC_F64, factor.count, n, n, &rows));
+    TRY(op->copy(d, factor, a));
+    TRY(op->eigh(d, a, w, vectors));
+    TRY(map_values(d, w, scale, eps, exponent));
+    TRY(op->copy(d, ms_t(vectors), rows));
+    TRY(op->scale_rows(d, w, rows));
+    TRY(op->gemm(d, 1.0, vectors, rows, 0.0, a));
+    TRY(op->copy(d, a, root));
+done:
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
+musec_status ms_factor_roots(ms_device *d, ms_sides factors, double scale, double eps,
+                             double exponent, ms_sides roots)
+{
+    musec_status st = MUSEC_OK;
+    for (int side = 0; side < MS_SIDES; side++)
+        if (factors.of[side].data != NULL)
+            TRY(factor_root(d, factors.of[side], scale, eps, exponent, roots.of[side]));
+done:
     return st;
 }

@@ -21,6 +21,12 @@ ms_mat ms_precond_state_shape(const musec_optim_config *cfg, const char *state, 
 /* Two states of the call, from state[k] on, as the sides of its matrices. */
 ms_sides ms_sides_of(const ms_direction *p, int k);
 
+/* b and the share of a new gradient in L <- b L + share G G^T. */
+typedef struct ms_factor_coefs {
+    double keep, add;
+} ms_factor_coefs;
+ms_factor_coefs ms_factor_coefs_of(const musec_optim_config *cfg);
+
 /* A factor adds up squares of all entries of a row. */
 double ms_precond_max_grad(const musec_optim_config *cfg, double threshold, double dtype_max);
 /* Bytes that the functions below need for one such matrix, with `matrices` of its shape beside. */
@@ -28,8 +34,8 @@ uint64_t ms_precond_bytes(const musec_optim_config *cfg, ms_mat whole, int matri
 
 /* Takes scratch for the gradient, times its factor and with coupled decay, in the state's dtype. */
 musec_status ms_precond_gradient(ms_device *d, const ms_direction *p, ms_mat *g);
-/* L <- beta L + share X X^T, R <- beta R + share X^T X; where beta is 0, they are not read. */
-musec_status ms_update_factors(ms_device *d, double beta, double share, ms_mat x, ms_sides factors);
+/* L <- keep L + add X X^T, R <- keep R + add X^T X; where keep is 0, they are not read. */
+musec_status ms_update_factors(ms_device *d, ms_factor_coefs c, ms_mat x, ms_sides factors);
 /* out <- A x B^T, or A^T x B; tmp is a matrix of scratch, and none of them overlaps another. */
 musec_status ms_apply_sides(ms_device *d, ms_sides by, bool transposed, ms_mat x, ms_mat tmp,
                             ms_mat out);
@@ -38,5 +44,8 @@ musec_status ms_first_bases(ms_device *d, ms_sides factors, ms_sides bases);
 /* One step of orthogonal iteration from the bases as they are, and their rows by falling estimates
  * of the eigenvalues first, if v has data: its rows and columns are put in the same order. */
 musec_status ms_refresh_bases(ms_device *d, ms_sides factors, ms_mat v, ms_sides bases);
+/* roots <- (factor / scale + eps I)^exponent. */
+musec_status ms_factor_roots(ms_device *d, ms_sides factors, double scale, double eps,
+                             double exponent, ms_sides roots);
 
 #endif

@@ -22,21 +22,18 @@ uint64_t ms_soap_bytes(const musec_optim_config *cfg, ms_mat whole)
     return ms_precond_bytes(cfg, whole, MATRICES);
 }
 
-static double factor_beta(const musec_optim_config *cfg)
-{
-    return cfg->precondition_beta > 0.0 ? cfg->precondition_beta : cfg->beta2;
-}
-
 /* The first gradient: factors and bases of it, and no direction. */
 static musec_status start(ms_device *d, const ms_direction *p, ms_mat g)
 {
     const ms_device_ops *op      = d->ops;
     const ms_sides       factors = ms_sides_of(p, FACTORS), bases = ms_sides_of(p, BASES);
-    musec_status         st = MUSEC_OK;
+    ms_factor_coefs      coefs = ms_factor_coefs_of(p->cfg);
+    musec_status         st    = MUSEC_OK;
     TRY(op->fill(d, 0.0, p->state[M]));
     TRY(op->fill(d, 0.0, p->state[V]));
     TRY(op->fill(d, 0.0, p->out));
-    TRY(ms_update_factors(d, 0.0, 1.0 - factor_beta(p->cfg), g, factors));
+    coefs.keep = 0.0; /* not even a NaN in the state must matter */
+    TRY(ms_update_factors(d, coefs, g, factors));
     TRY(ms_first_bases(d, factors, bases));
 done:
     return st;
@@ -80,7 +77,7 @@ musec_status ms_soap_direction(ms_device *d, const ms_direction *p)
     TRY(ms_apply_sides(d, bases, false, g, tmp, x));
     TRY(d->ops->moments(d, rates, x, p->state[M], p->state[V], (ms_mat){ 0 }, x));
     TRY(ms_apply_sides(d, bases, true, x, tmp, out));
-    TRY(ms_update_factors(d, factor_beta(cfg), 1.0 - factor_beta(cfg), g, ms_sides_of(p, FACTORS)));
+    TRY(ms_update_factors(d, ms_factor_coefs_of(cfg), g, ms_sides_of(p, FACTORS)));
     if (t % cfg->precondition_every == 0) TRY(refresh(d, p, x, tmp));
 done:
     ms_arena_reset(&d->scratch, mark);

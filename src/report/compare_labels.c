@@ -24,6 +24,8 @@ static const struct {
     { "precondition_every", "10" },
     { "precondition_beta", "0" },
     { "max_precond_dim", "10000" },
+    { "precondition_eps", "1e-12" },
+    { "graft", "adam" },
 };
 
 /* A clip that is as sharp as its optimizer's own has "", whether the run

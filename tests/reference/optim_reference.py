@@ -9,7 +9,7 @@ and optim_reference.mgv with their numbers:
     lr_scale                the factor on lr at each step
     SHAPE.W0, SHAPE.G       the weight before the first step; the gradients, one below the other
     CASE.W                  the weights after each step, one below the other
-    CASE.momentum m v slow second left right  the state after the last step, where it does not
+    CASE.momentum m v slow second left right ...-root  the state after the last step, where it does not
                             depend on the signs of eigenvectors
     mha.* gqa.* mla.*       QK-Clip, shape "qk": see qk_cases()
 
@@ -40,6 +40,7 @@ import sys
 import numpy as np
 
 from mgv import write_mgv
+from preconditioners import propose_shampoo, propose_soap
 from spectral_maps import (CHAINS, KELLER, POLAR_EXPRESS, by_products, check_chains, polar, quintic,
                            sharp, ssc)
 
@@ -162,62 +163,9 @@ def propose_lion(state, g, o, _t):
     return np.sign(o["beta1"] * m + (1.0 - o["beta1"]) * g)
 
 
-def sides(g, o):
-    """The sides that are preconditioned, each with the matrix that sees them as rows."""
-    most = o.get("max-precond-dim", 10000)
-    return [(s, x) for s, x in (("left", g), ("right", g.T)) if x.shape[0] <= most]
-
-
-def turned(bases, x, back=False):
-    """Into the eigenvectors of both sides, which are columns, or back."""
-    q = {s: b.T if back else b for s, b in bases.items()}
-    x = q["left"].T @ x if "left" in q else x
-    return x @ q["right"] if "right" in q else x
-
-
-def iterated(factor, q):
-    """A step of orthogonal iteration; the shift is what keeps a null space where it is."""
-    n = factor / np.linalg.norm(factor) + 1e-12 * np.eye(len(factor))
-    return np.linalg.qr(n @ q)[0]
-
-
-def soap_refresh(state, bases):
-    """The bases by falling eigenvalue estimates, with v, and then a step from there."""
-    m = turned(bases, state["#m"], back=True)
-    for axis, s in enumerate(("left", "right")):
-        if s in bases:
-            q = bases[s]
-            order = np.argsort(-np.diag(q.T @ state[s] @ q), kind="stable")
-            state["v"] = np.take(state["v"], order, axis=axis)
-            bases[s] = iterated(state[s], q[:, order])
-    state["#m"] = turned(bases, m)
-
-
-def propose_soap(state, g, o, t):
-    """Adam in the eigenbases of the averages of G G^T and G^T G; the first gradient is for these
-    alone.  States with a # are known up to signs of eigenvectors, and not written."""
-    b = o.get("precondition-beta", o["beta2"])
-    zero = np.zeros_like(g)
-    if t == 1:
-        state.update({s: (1.0 - b) * x @ x.T for s, x in sides(g, o)})
-        state["#bases"] = {s: np.linalg.eigh(state[s])[1][:, ::-1] for s, _ in sides(g, o)}
-        state.update({"#m": zero, "v": zero})
-        return zero
-    x, t = turned(state["#bases"], g), t - 1
-    state["#m"] = o["beta1"] * state["#m"] + (1.0 - o["beta1"]) * x
-    state["v"] = o["beta2"] * state["v"] + (1.0 - o["beta2"]) * x * x
-    scale = np.sqrt(1.0 - o["beta2"] ** t) / (1.0 - o["beta1"] ** t)
-    u = turned(state["#bases"], scale * state["#m"] / (np.sqrt(state["v"]) + o["eps"]), back=True)
-    for s, y in sides(g, o):
-        state[s] = b * state[s] + (1.0 - b) * y @ y.T
-    if t % o.get("precondition-every", 10) == 0:
-        soap_refresh(state, state["#bases"])
-    return u
-
-
 PROPOSE = {"sgdm": propose_momentum, "signum": propose_sign, "adam": propose_adam,
            "adamw": propose_adam, "ademamix": propose_ademamix, "lion": propose_lion,
-           "soap": propose_soap}
+           "soap": propose_soap, "shampoo": propose_shampoo}
 
 
 def threshold(x, o):
@@ -425,6 +373,23 @@ def soap_cases():
         yield "soap." + function, "spectra", list(SHAPES)[i], 1, {**over, "function": function}
 
 
+def shampoo_cases():
+    """Once two gradients were added, all factors have full rank."""
+    for shape in SHAPES:
+        yield "shampoo", "shampoo", shape, 0.5, SOAP
+        yield "shampoo.none", "shampoo", shape, 1, {**SOAP, "graft": "none",
+                                                    "precondition-eps": 0.01}
+    o = {**SOAP, "precondition-every": 3, "precondition-eps": 1e-3, "decay-form": "coupled"}
+    yield "shampoo.sums", "shampoo", "6x9", 1, {**o, "graft": "none", "precondition-beta": 1}
+    yield "shampoo.each", "shampoo", "7x7", 1, {**o, "precondition-every": 1}
+    yield "shampoo.beta", "shampoo", "9x6", 1, {**o, "precondition-beta": 0.6}
+    yield "shampoo.left", "shampoo", "6x9", 1, {**o, "max-precond-dim": 7}
+    yield "shampoo.right", "shampoo", "9x6", 1, {**o, "max-precond-dim": 7, "graft": "none"}
+    over = {**SOAP, "base": "shampoo", "threshold": 2.0, "ns-mode": "exact"}
+    for i, function in enumerate(("soft", "polar", "hard")):
+        yield "shampoo." + function, "spectra", list(SHAPES)[i], 1, {**over, "function": function}
+
+
 def field_cases():
     """Optimizers of the field as they are, and compositions of parts."""
     for shape in SHAPES:
@@ -456,6 +421,7 @@ def field_cases():
     yield "soft-musec.sharp4", "soft-musec", "6x9", 1, {**o, "function": "sharp"}
     yield "sgdm.ball", "sgdm", "7x7", 0.5, {**MOMENTUM, "decay-form": "hyperball"}
     yield from soap_cases()
+    yield from shampoo_cases()
     warm = {**MOMENTUM, "clip": "soft", "base": "sgdm", "threshold-warmup": 5}
     yield "spectra.warm", "spectra", "6x9", 1, {**warm, "threshold": 0.5, "ns-mode": "exact"}
     yield "spectra.warm-rms", "spectra", "9x6", 1, {**warm, "threshold": "rms:0.5",
