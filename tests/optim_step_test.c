@@ -106,6 +106,8 @@ TEST_EACH_DEVICE(a_gradient_too_large_for_the_state_changes_nothing, dev)
         { "soap", "", 1e15, true },
         { "shampoo", "", 2e15, false },
         { "shampoo", " precondition-every=1", 1e15, true },
+        { "kl-shampoo", "", 1e12, false },
+        { "kl-shampoo", "", 4e11, true },
     };
     static const rig_param one = { .name = "w", .rows = 6, .cols = 8 };
     for (size_t k = 0; k < COUNT(cases); k++) {
@@ -212,6 +214,8 @@ static const struct memory_case {
     { "soap", "precondition-every=1 max-precond-dim=64 decay-form=coupled weight-decay=1", 2 },
     { "spectra", "base=soap precondition-every=1 ns-mode=exact", 2 },
     { "shampoo", "precondition-every=1", 2 },
+    { "kl-shampoo", "precondition-every=1", 1 },
+    { "kl-shampoo", "precondition-every=2 workspace=1 max-precond-dim=64", 1 },
     { "shampoo", "precondition-every=2 workspace=1 graft=none max-precond-dim=64", 2 },
 };
 
@@ -338,21 +342,28 @@ static uint64_t factor_numbers(const struct memory_case *c)
     };
     const uint64_t most = strstr(c->options, "max-precond-dim=64") != NULL ? 64 : 10000;
     uint64_t       n    = 0;
-    if (strcmp(c->name, "soap") != 0 && strcmp(c->name, "shampoo") != 0 &&
-        strstr(c->options, "base=soap") == NULL)
-        return 0;
+    if (strstr(c->options, "precondition-every") == NULL) return 0;
     for (size_t i = 0; i < COUNT(sides); i++)
         for (int k = 1; k < 3; k++)
             n += 2 * sides[i][0] * (sides[i][k] > most ? 1 : sides[i][k] * sides[i][k]);
     return n;
 }
 
+/* KL-Shampoo's eigenvalues, in float64. */
+static uint64_t value_numbers(const struct memory_case *c)
+{
+    const bool limited = strstr(c->options, "max-precond-dim=64") != NULL;
+    if (strcmp(c->name, "kl-shampoo") != 0) return 0;
+    return 2 * (24 + 64) + (limited ? 1 : 65) + 17 + 2 * (20 + 30) + 1 + 50 + 5 * (33 + 33);
+}
+
 static void check_memory(const char *device, const struct memory_case *c, musec_dtype dtype)
 {
     const uint64_t matrices = 24 * 64 * 2 + 65 * 17 + 40 * 30 + 50 + 5 * 33 * 33, vectors = 40;
     const uint64_t averages = strstr(c->options, "avg-steps") != NULL;
-    const uint64_t want     = ms_dtype_bytes(dtype) *
-                          (c->buffers * matrices + factor_numbers(c) + (2 + averages) * vectors);
+    const uint64_t want     = ms_dtype_bytes(dtype) * (c->buffers * matrices + factor_numbers(c) +
+                                                   (2 + averages) * vectors) +
+                          sizeof(double) * value_numbers(c);
     const uint64_t state = check_workspace(device, c, dtype, 0, COUNT(sizes));
     CHECK(state == want, "%s %s: said %llu bytes of state, not %llu", c->name, c->options,
           (unsigned long long)state, (unsigned long long)want);

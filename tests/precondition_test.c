@@ -52,8 +52,9 @@ TEST_EACH_DEVICE(bases_stay_orthonormal, dev)
     };
     for (int dtype = 0; dtype < 2; dtype++)
         for (int kind = 0; kind < 5; kind++) {
-            rig r = rig_make(dev, "soap", "precondition-every=1 lr=0.1",
-                             dtype == 0 ? MUSEC_F64 : MUSEC_F32, params, COUNT(params), 3);
+            rig r = rig_make(dev, kind % 2 == dtype ? "soap" : "kl-shampoo",
+                             "precondition-every=1 lr=0.1", dtype == 0 ? MUSEC_F64 : MUSEC_F32,
+                             params, COUNT(params), 3);
             for (int64_t t = 0; t < 5; t++) {
                 for (size_t p = 0; p < r.n; p++)
                     poor_gradient(&r, p, t, kind);
@@ -142,6 +143,7 @@ TEST_EACH_DEVICE(rotated_gradients_make_rotated_steps, dev)
         { "soap", "precondition-every=3 max-precond-dim=8 weight-decay=0.1" },
         { "spectra", "base=soap precondition-every=2 threshold=1 ns-mode=exact" },
         { "shampoo", "graft=none precondition-every=3 precondition-eps=1e-4" },
+        { "kl-shampoo", "precondition-every=3 eps=1e-4" },
     };
     double *p = oracle_orthogonal(N, 11), *q = oracle_orthogonal(N, 12);
     for (size_t c = 0; c < COUNT(cases); c++) {
@@ -185,9 +187,9 @@ TEST_EACH_DEVICE(soap_without_sides_is_adam, dev)
     rig_free(&soap), rig_free(&adam);
 }
 
-/* (G G^T)^(-1/4) G (G^T G)^(-1/4) is the polar factor of G, and without sides it is G.   eps is 1e-20
- * of the smallest eigenvalue; a Gram matrix squares the condition, and
- * its eigenvalues err by 1e-16 of the largest, here 16 of the smallest. */
+/* (G G^T)^(-1/4) G (G^T G)^(-1/4) is the polar factor of G, and without sides it is G.  eps is
+ * 1e-20 of the smallest eigenvalue; eigenvalues err by 1e-16 of the largest, here 16 of the
+ * smallest. */
 TEST_EACH_DEVICE(shampoo_without_memory_is_the_polar_factor, dev)
 {
     static const rig_param param   = { .name = "w", .rows = 6, .cols = 6 };
@@ -216,5 +218,30 @@ TEST_EACH_DEVICE(shampoo_without_memory_is_the_polar_factor, dev)
         free(w), free(got);
         rig_free(&r);
     }
+    oracle_free(&o);
+}
+
+/* One gradient again and again: in eigenvectors it is diag(s), and a_i c_i tends to s_i^2 / N,
+ * quadratically once it is near.  The step is s_i over the root of that for every i: sqrt(N) times
+ * the polar factor. */
+TEST_EACH_DEVICE(kl_shampoo_whitens_a_steady_gradient, dev)
+{
+    oracle o = oracle_make(N, N, ORACLE_LINEAR, 4.0, 1.0, 9);
+    rig    r =
+        rig_make(dev, "kl-shampoo", "beta1=0 beta2=0.5 eps=1e-30 lr=1", MUSEC_F64, &square, 1, 2);
+    double s[N], update[N * N];
+    rig_set_grad(&r, 0, o.x);
+    for (int t = 0; t < 60; t++)
+        rig_go(&r);
+    double *before = rig_weight(&r, 0);
+    rig_go(&r);
+    double *after = rig_weight(&r, 0);
+    for (int i = 0; i < N * N; i++)
+        update[i] = before[i] - after[i];
+    oracle_singular_values(update, MUSEC_F64, N, N, s);
+    CHECK(fabs(s[0] / s[N - 1] - 1.0) <= 1e-9, "singular values from %g to %g", s[0], s[N - 1]);
+    CHECK(fabs(s[0] / sqrt((double)N) - 1.0) <= 1e-9, "they are %g", s[0]);
+    free(before), free(after);
+    rig_free(&r);
     oracle_free(&o);
 }

@@ -334,6 +334,7 @@ _SPELLINGS = {
     "muonclip": "MuonClip",
     "sgdm": "SGDM",
     "soap": "SOAP",
+    "kl-shampoo": "KLShampoo",
     "adamw": "AdamW",
     "ademamix": "AdEMAMix",
     "normuon": "NorMuon",

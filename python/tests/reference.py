@@ -135,6 +135,8 @@ class Reference:
             return self.moments(g, base == "ademamix")
         if base == "soap":
             return self.soap(g)
+        if base == "kl-shampoo":
+            return self.kl_shampoo(g)
         if base == "shampoo":
             return self.shampoo(g)
         if base == "lion":
@@ -196,6 +198,33 @@ class Reference:
                 self.bases[i] = self.iterate(i)
             self.state[:2] = self.turn(m), v
         return u * math.sqrt(1 - b2**t) / (1 - b1**t)
+
+    def kl_shampoo(self, g):
+        o, t = self.o, self.t - 1
+        b1, b2 = o["betas"][:2]
+        b, seen = o["precondition_beta"] or b2, self.sides(g)
+        if t == 0:
+            self.factors = {i: (1 - b) / x.shape[1] * x @ x.T for i, x in seen}
+            self.start_bases()
+            self.values = [torch.ones(n, dtype=g.dtype) for n in g.shape]
+            for i, _ in seen:
+                self.values[i] *= 0.1
+            return torch.zeros_like(g)
+        m = self.state[0].mul_(b1).add_(g, alpha=1 - b1)
+        rows, cols = self.values[0][:, None], self.values[1][None, :]
+        u = self.turn(self.turn(m) / ((rows * cols).sqrt() + o["eps"]), back=True)
+        x = self.turn(g)
+        for i, white in ((0, x / cols.sqrt()), (1, (x / rows.sqrt()).T)):
+            if i not in self.factors:
+                continue
+            y = self.bases[i] @ white
+            self.factors[i] = b * self.factors[i] + (1 - b) / y.shape[1] * y @ y.T
+            values = b * self.values[i] + (1 - b) * white.square().mean(1)
+            self.values[i] = values.clamp(min=max(10, min(len(values), 4000)) ** -2.0)
+        if t % o["precondition_every"] == 0:
+            for i in self.factors:
+                self.bases[i] = self.iterate(i)
+        return u
 
     def shampoo(self, g):
         o, t = self.o, self.t

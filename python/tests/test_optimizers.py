@@ -61,6 +61,11 @@ CASES: dict[str, list[dict]] = {
         {"max_precond_dim": 10, "precondition_beta": 0.7, "betas": (0.8, 0.9)},
         {"max_precond_dim": 7},
     ],
+    "kl-shampoo": [
+        {"max_precond_dim": 10, "precondition_every": 4},
+        {"max_precond_dim": 10, "precondition_beta": 0.7, "betas": (0.8, 0.9), "eps": 1e-3},
+        {"max_precond_dim": 7},
+    ],
     "shampoo": [
         {"precondition_every": 4},
         {"precondition_every": 3, "max_precond_dim": 10, "graft": "none", "betas": (0.8, 0.9)},
@@ -78,7 +83,7 @@ CASES: dict[str, list[dict]] = {
     "mucon": [{}, {"threshold": 0.3, "nesterov": True}],
     "softmuon": [{}, {"ns_mode": "exact", "threshold": 0.3}],
 }
-EIGENBASES = {"soap", "shampoo"}
+EIGENBASES = {"soap", "shampoo", "kl-shampoo"}
 # Compositions of parts.
 for _kind in ("rows", "longer", "elements"):
     CASES["soft-musec"].append({"second_moment": _kind})
@@ -88,6 +93,7 @@ for _base in ("sgdm", "adamw", "ademamix"):
     CASES["spectra"].append({"base": _base, "function": "hard", "decay_form": "hyperball"})
 CASES["spectra"].append({"base": "soap", "max_precond_dim": 10, "clip": "hard"})
 CASES["spectra"].append({"base": "shampoo", "precondition_every": 4})
+CASES["spectra"].append({"base": "kl-shampoo", "max_precond_dim": 10})
 CASES["muon"].append({"ns_eps": 0.5, "ns_eps_form": "floor"})
 CASES["muon"].append({"ns_eps": 0.5, "ns_eps_form": "added"})
 

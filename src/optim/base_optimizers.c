@@ -18,7 +18,7 @@
  * lion
  *     direction sign(b1 M + (1 - b1) G),   then M <- b2 M + (1 - b2) G, from zero
  *
- * soap, shampoo: files of their own
+ * soap, shampoo, kl-shampoo: files of their own
  *
  * At the first step the momentum of sgdm and signum is G itself (momentum-init first) or follows
  * from zero.  With heavy-ball momentum both are G. */
@@ -274,7 +274,7 @@ done:
 #define MOMENT_OPTIONS   "beta1|beta2|eps"
 #define PRECOND_OPTIONS  "precondition-every|precondition-beta|max-precond-dim"
 
-const char ms_base_choices[] = "sgdm|adamw|signum|ademamix|lion|soap|shampoo";
+const char ms_base_choices[] = "sgdm|adamw|signum|ademamix|lion|soap|shampoo|kl-shampoo";
 
 static const ms_base bases[] = {
     { .name                  = "sgdm",
@@ -318,6 +318,15 @@ static const ms_base bases[] = {
       .max_grad    = ms_precond_max_grad,
       .state_shape = ms_precond_state_shape,
       .workspace   = ms_shampoo_bytes,
+      .waits       = true },
+    { .name        = "kl-shampoo",
+      .states      = { "m", "left", "right", "left-basis", "right-basis", "left-values",
+                       "right-values" },
+      .options     = MOMENT_OPTIONS "|" PRECOND_OPTIONS,
+      .direction   = ms_kl_shampoo_direction,
+      .max_grad    = ms_kl_shampoo_max_grad,
+      .state_shape = ms_precond_state_shape,
+      .workspace   = ms_kl_shampoo_bytes,
       .waits       = true },
 };
 

@@ -13,7 +13,7 @@
 #define ONE_OF(member, choices)        MS_OPTIM_CHOICE, AT(member), 0, 0, choices
 #define PARSED(type, value)            type, 0, 0, 0, 0, value
 #define AUX                            "AdamW for embedding, head and vectors: "
-#define MOMENTS                        "adam, adamw, ademamix, soap, shampoo: "
+#define MOMENTS                        "adam, adamw, ademamix, soap, shampoo, kl-shampoo: "
 
 const ms_optim_option ms_optim_options[] = {
     { "lr", REAL(lr, 0, 1e9), "learning rate [0.02]" },
@@ -69,7 +69,7 @@ const ms_optim_option ms_optim_options[] = {
              "decoupled|independent|lr2|cautious|cautious-lr2|coupled|after|frank-wolfe|"
              "hyperball"),
       "formula of the weight decay (docs/optimizers.md) [decoupled; adam: coupled; normuon: "
-      "cautious; muonh: hyperball; soap: after]" },
+      "cautious; muonh: hyperball; soap, kl-shampoo: after]" },
     { "nesterov", ONE_OF(nesterov, "no|yes"),
       "use Nesterov momentum: look ahead by one gradient [no]" },
     { "shape-rule", ONE_OF(shape_rule, "none|keller|moonlight|mup|rms|fixed-rms"),
@@ -89,8 +89,8 @@ const ms_optim_option ms_optim_options[] = {
       MOMENTS "decay rate of the first moment; lion: weight of the momentum in the update [0.9; "
               "soap: 0.95]" },
     { "beta2", REAL(beta2, 0, 0.99999998),
-      MOMENTS
-      "decay rate of the second moment; lion: of the momentum [0.999; lion: 0.99; soap: 0.95]" },
+      MOMENTS "decay rate of the second moment; lion: of the momentum [0.999; lion: 0.99; soap: "
+              "0.95; kl-shampoo: 0.98]" },
     { "eps", REAL(eps, 1e-30, 1e9), MOMENTS "added to the root of the second moment [1e-8]" },
     { "beta3", REAL(beta3, 0, 0.99999998), "ademamix: decay rate of the slow average [0.9999]" },
     { "alpha", REAL(alpha, 0, 1e9), "ademamix: weight of the slow average [8]" },
@@ -99,11 +99,14 @@ const ms_optim_option ms_optim_options[] = {
     { "beta3-warmup", WHOLE(beta3_warmup, 0, 1e15, "N"),
       "ademamix: steps in which beta3 grows to its value [0]" },
     { "precondition-every", WHOLE(precondition_every, 1, 1e15, "N"),
-      "soap, shampoo: steps from one refresh of the eigenvectors or roots to the next [10]" },
+      "soap, shampoo, kl-shampoo: steps from one refresh of the eigenvectors or roots to the next "
+      "[10]" },
     { "precondition-beta", REAL(precondition_beta, 0, 1),
-      "soap, shampoo: decay rate of the averages of G G^T and G^T G; 0: beta2; 1: sums [0]" },
+      "soap, shampoo, kl-shampoo: decay rate of the averages of G G^T and G^T G; 0: beta2; 1: sums "
+      "[0]" },
     { "max-precond-dim", WHOLE(max_precond_dim, 0, 1e15, "N"),
-      "soap, shampoo: a side with more rows or columns than this keeps the identity [10000]" },
+      "soap, shampoo, kl-shampoo: a side with more rows or columns than this keeps the identity "
+      "[10000]" },
     { "precondition-eps", REAL(precondition_eps, 1e-30, 1e9),
       "shampoo: added to the eigenvalues of these averages [1e-12]" },
     { "graft", ONE_OF(graft, "adam|none"),

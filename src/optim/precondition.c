@@ -11,10 +11,10 @@
  * become the direction of rounding errors.
  *
  * Rows are orthonormalized by Gram-Schmidt in panels: against the panels before it by products,
- * then row by row, and all of that twice.  Once is not enough: after a gradient in the former null space
- * many rows are nearly one vector, and what a projection leaves of them is orthogonal to the others
- * only after the next.  All of it is float64, whatever the state is: a factor is squares, and its
- * small eigenvalues are what preconditioning is about.
+ * then row by row, and all of that twice.  Once is not enough: after a gradient in the former null
+ * space many rows are nearly one vector, and what a projection leaves of them is orthogonal to the
+ * others only after the next.  All of it is float64, whatever the state is: a factor is squares,
+ * and its small eigenvalues are what preconditioning is about.
  *
  * Cost of a refresh of n x n: 6 n^3, and some 20 n small calls. */
 #include "optim/precondition.h"
@@ -33,6 +33,7 @@ ms_mat ms_precond_state_shape(const musec_optim_config *cfg, const char *state, 
     const int64_t n = left ? whole.rows : whole.cols;
     ms_mat        x = { .rows = n, .cols = n, .dtype = whole.dtype };
     if (!left && !right) return whole;
+    if (strstr(state, "-values") != NULL) x.rows = 1, x.dtype = MUSEC_F64;
     if (n > cfg->max_precond_dim) x.rows = x.cols = 1;
     return x;
 }

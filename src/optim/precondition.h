@@ -15,8 +15,8 @@ typedef struct ms_sides {
     ms_mat of[MS_SIDES];
 } ms_sides;
 
-/* The shape and dtype of a state of this name ("left...", "right..." or one of the weight's shape)
- * for a weight like `whole`. */
+/* The shape and dtype of a state of this name for a weight like `whole`: "left..." and "right..."
+ * are squares, or rows of float64 where they end in "-values", and others like the weight. */
 ms_mat ms_precond_state_shape(const musec_optim_config *cfg, const char *state, ms_mat whole);
 /* Two states of the call, from state[k] on, as the sides of its matrices. */
 ms_sides ms_sides_of(const ms_direction *p, int k);

@@ -40,7 +40,8 @@ import sys
 import numpy as np
 
 from mgv import write_mgv
-from preconditioners import propose_shampoo, propose_soap
+from preconditioners import (preconditioner_cases, propose_kl_shampoo, propose_shampoo,
+                             propose_soap)
 from spectral_maps import (CHAINS, KELLER, POLAR_EXPRESS, by_products, check_chains, polar, quintic,
                            sharp, ssc)
 
@@ -165,7 +166,8 @@ def propose_lion(state, g, o, _t):
 
 PROPOSE = {"sgdm": propose_momentum, "signum": propose_sign, "adam": propose_adam,
            "adamw": propose_adam, "ademamix": propose_ademamix, "lion": propose_lion,
-           "soap": propose_soap, "shampoo": propose_shampoo}
+           "soap": propose_soap, "shampoo": propose_shampoo,
+           "kl-shampoo": propose_kl_shampoo}
 
 
 def threshold(x, o):
@@ -355,41 +357,6 @@ OWN = {
 }
 
 
-SOAP = {**ADAM, "precondition-every": 2}
-
-
-def soap_cases():
-    """Both sides of a square matrix, or the smaller one of others: the larger factor would begin
-    with a null space, whose basis is whatever an eigensolver makes of rounding errors."""
-    yield "soap", "soap", "7x7", 1, {**SOAP, "decay-form": "after"}
-    for shape in ("6x9", "9x6"):
-        yield "soap", "soap", shape, 0.5, {**SOAP, "decay-form": "after", "max-precond-dim": 7}
-        yield "soap.no", "soap", shape, 1, {**SOAP, "decay-form": "coupled", "max-precond-dim": 5}
-    o = {**SOAP, "precondition-every": 3, "precondition-beta": 0.6, "decay-form": "decoupled"}
-    yield "soap.beta", "soap", "7x7", 1, o
-    yield "soap.once", "soap", "7x7", 1, {**o, "precondition-every": 50, "decay-form": "coupled"}
-    over = {**SOAP, "base": "soap", "threshold": 2.0, "max-precond-dim": 7, "ns-mode": "exact"}
-    for i, function in enumerate(("soft", "sharp", "hard")):
-        yield "soap." + function, "spectra", list(SHAPES)[i], 1, {**over, "function": function}
-
-
-def shampoo_cases():
-    """Once two gradients were added, all factors have full rank."""
-    for shape in SHAPES:
-        yield "shampoo", "shampoo", shape, 0.5, SOAP
-        yield "shampoo.none", "shampoo", shape, 1, {**SOAP, "graft": "none",
-                                                    "precondition-eps": 0.01}
-    o = {**SOAP, "precondition-every": 3, "precondition-eps": 1e-3, "decay-form": "coupled"}
-    yield "shampoo.sums", "shampoo", "6x9", 1, {**o, "graft": "none", "precondition-beta": 1}
-    yield "shampoo.each", "shampoo", "7x7", 1, {**o, "precondition-every": 1}
-    yield "shampoo.beta", "shampoo", "9x6", 1, {**o, "precondition-beta": 0.6}
-    yield "shampoo.left", "shampoo", "6x9", 1, {**o, "max-precond-dim": 7}
-    yield "shampoo.right", "shampoo", "9x6", 1, {**o, "max-precond-dim": 7, "graft": "none"}
-    over = {**SOAP, "base": "shampoo", "threshold": 2.0, "ns-mode": "exact"}
-    for i, function in enumerate(("soft", "polar", "hard")):
-        yield "shampoo." + function, "spectra", list(SHAPES)[i], 1, {**over, "function": function}
-
-
 def field_cases():
     """Optimizers of the field as they are, and compositions of parts."""
     for shape in SHAPES:
@@ -420,8 +387,7 @@ def field_cases():
     yield "soft-musec.ball", "soft-musec", "6x9", 1, {**o, "decay-form": "hyperball"}
     yield "soft-musec.sharp4", "soft-musec", "6x9", 1, {**o, "function": "sharp"}
     yield "sgdm.ball", "sgdm", "7x7", 0.5, {**MOMENTUM, "decay-form": "hyperball"}
-    yield from soap_cases()
-    yield from shampoo_cases()
+    yield from preconditioner_cases(SHAPES)
     warm = {**MOMENTUM, "clip": "soft", "base": "sgdm", "threshold-warmup": 5}
     yield "spectra.warm", "spectra", "6x9", 1, {**warm, "threshold": 0.5, "ns-mode": "exact"}
     yield "spectra.warm-rms", "spectra", "9x6", 1, {**warm, "threshold": "rms:0.5",

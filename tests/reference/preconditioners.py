@@ -88,3 +88,87 @@ def propose_shampoo(state, g, o, t):
     for s, _ in seen:
         m = state[s + "-root"] @ m if s == "left" else m @ state[s + "-root"]
     return m * np.linalg.norm(adam) / np.linalg.norm(m) if grafts else m
+
+
+def propose_kl_shampoo(state, g, o, t):
+    """Whitening by factors that each see the gradient whitened by the other, with eigenvalues of
+    their own."""
+    b, zero, seen = o.get("precondition-beta", o["beta2"]), np.zeros_like(g), sides(g, o)
+    if t == 1:
+        state.update({s: (1.0 - b) / x.shape[1] * x @ x.T for s, x in seen})
+        state["#bases"] = {s: np.linalg.eigh(state[s])[1][:, ::-1] for s, _ in seen}
+        state.update({"#" + s: np.full(len(x), 0.1) for s, x in seen})
+        state["m"] = zero
+        return zero
+    bases = state["#bases"]
+    left, right = (state.get("#" + s, np.ones(n)) for s, n in zip(("left", "right"), g.shape))
+    state["m"] = o["beta1"] * state["m"] + (1.0 - o["beta1"]) * g
+    u = turned(bases, state["m"]) / (np.sqrt(np.outer(left, right)) + o["eps"])
+    u = turned(bases, u, back=True)
+    x = turned(bases, g)
+    white = {"left": x / np.sqrt(right), "right": (x / np.sqrt(left)[:, None]).T}
+    for s, y in seen:
+        whole = bases[s] @ white[s]
+        state[s] = b * state[s] + (1.0 - b) / y.shape[1] * whole @ whole.T
+        values = b * state["#" + s] + (1.0 - b) * (white[s] ** 2).mean(axis=1)
+        state["#" + s] = np.maximum(values, max(10, min(len(y), 4000)) ** -2.0)
+    if (t - 1) % o.get("precondition-every", 10) == 0:
+        for s, _ in seen:
+            bases[s] = iterated(state[s], bases[s])
+    return u
+
+
+# ---- cases ---------------------------------------------------------------------------------------
+
+SOAP = {"lr": 0.05, "beta1": 0.8, "beta2": 0.9, "eps": 1e-6, "weight-decay": 0.8,
+        "precondition-every": 2}
+
+
+def soap_cases(shapes):
+    """Both sides of a square matrix, or the smaller one of others: the larger factor would begin
+    with a null space, whose basis is whatever an eigensolver makes of rounding errors."""
+    yield "soap", "soap", "7x7", 1, {**SOAP, "decay-form": "after"}
+    for shape in ("6x9", "9x6"):
+        yield "soap", "soap", shape, 0.5, {**SOAP, "decay-form": "after", "max-precond-dim": 7}
+        yield "soap.no", "soap", shape, 1, {**SOAP, "decay-form": "coupled", "max-precond-dim": 5}
+    o = {**SOAP, "precondition-every": 3, "precondition-beta": 0.6, "decay-form": "decoupled"}
+    yield "soap.beta", "soap", "7x7", 1, o
+    yield "soap.once", "soap", "7x7", 1, {**o, "precondition-every": 50, "decay-form": "coupled"}
+    over = {**SOAP, "base": "soap", "threshold": 2.0, "max-precond-dim": 7, "ns-mode": "exact"}
+    for i, function in enumerate(("soft", "sharp", "hard")):
+        yield "soap." + function, "spectra", list(shapes)[i], 1, {**over, "function": function}
+
+
+def shampoo_cases(shapes):
+    """Once two gradients were added, all factors have full rank."""
+    for shape in shapes:
+        yield "shampoo", "shampoo", shape, 0.5, SOAP
+        yield "shampoo.none", "shampoo", shape, 1, {**SOAP, "graft": "none",
+                                                    "precondition-eps": 0.01}
+    o = {**SOAP, "precondition-every": 3, "precondition-eps": 1e-3, "decay-form": "coupled"}
+    yield "shampoo.sums", "shampoo", "6x9", 1, {**o, "graft": "none", "precondition-beta": 1}
+    yield "shampoo.each", "shampoo", "7x7", 1, {**o, "precondition-every": 1}
+    yield "shampoo.beta", "shampoo", "9x6", 1, {**o, "precondition-beta": 0.6}
+    yield "shampoo.left", "shampoo", "6x9", 1, {**o, "max-precond-dim": 7}
+    yield "shampoo.right", "shampoo", "9x6", 1, {**o, "max-precond-dim": 7, "graft": "none"}
+    over = {**SOAP, "base": "shampoo", "threshold": 2.0, "ns-mode": "exact"}
+    for i, function in enumerate(("soft", "polar", "hard")):
+        yield "shampoo." + function, "spectra", list(shapes)[i], 1, {**over, "function": function}
+
+
+def kl_cases(shapes):
+    o = {**SOAP, "eps": 1e-3}
+    yield "kl", "kl-shampoo", "7x7", 1, {**o, "decay-form": "after"}
+    for shape in ("6x9", "9x6"):
+        yield "kl", "kl-shampoo", shape, 0.5, {**o, "decay-form": "after", "max-precond-dim": 7}
+        yield "kl.no", "kl-shampoo", shape, 1, {**o, "decay-form": "coupled", "max-precond-dim": 5}
+    o.update({"precondition-every": 3, "precondition-beta": 0.6, "decay-form": "decoupled"})
+    yield "kl.beta", "kl-shampoo", "7x7", 1, o
+    yield "kl.soft", "spectra", "7x7", 1, {**o, "base": "kl-shampoo", "threshold": 2.0,
+                                           "function": "soft", "ns-mode": "exact"}
+
+
+def preconditioner_cases(shapes):
+    yield from soap_cases(shapes)
+    yield from shampoo_cases(shapes)
+    yield from kl_cases(shapes)

@@ -522,6 +522,41 @@ class Shampoo(MusecOptimizer):
         share: bool = False,
     ) -> None: ...
 
+class KLShampoo(MusecOptimizer):
+    def __init__(
+        self,
+        params: Any,
+        lr: float | Tensor = 0.02,
+        *,
+        second_beta: float = 0.0,
+        second_eps: float = 0.0,
+        operands: str = 'auto',
+        weight_decay: float = 0.0,
+        decay_form: str = 'after',
+        adjust_lr_fn: str | None = 'none',
+        momentum_dtype: str = 'own',
+        nonfinite: str | None = None,
+        betas: tuple[float, float] = (0.9, 0.98),
+        eps: float = 1e-08,
+        precondition_every: int = 10,
+        precondition_beta: float = 0.0,
+        max_precond_dim: int = 10000,
+        avg_steps: int = 0,
+        avg_epochs: int = 1,
+        seed: int = 0,
+        report_every: int = 1000,
+        workspace: int = 0,
+        aux_lr: float = 0.0003,
+        aux_beta1: float = 0.9,
+        aux_beta2: float = 0.95,
+        aux_eps: float = 1e-08,
+        aux_weight_decay: float = 0.0,
+        maximize: bool = False,
+        capturable: bool = False,
+        process_group: Any = None,
+        share: bool = False,
+    ) -> None: ...
+
 class NorMuon(MusecOptimizer):
     def __init__(
         self,
