@@ -108,6 +108,8 @@ TEST_EACH_DEVICE(a_gradient_too_large_for_the_state_changes_nothing, dev)
         { "shampoo", " precondition-every=1", 1e15, true },
         { "kl-shampoo", "", 1e12, false },
         { "kl-shampoo", "", 4e11, true },
+        { "dion2", "", 5e30, false },
+        { "dion2", "", 4e30, true },
     };
     static const rig_param one = { .name = "w", .rows = 6, .cols = 8 };
     for (size_t k = 0; k < COUNT(cases); k++) {
@@ -215,6 +217,9 @@ static const struct memory_case {
     { "spectra", "base=soap precondition-every=1 ns-mode=exact", 2 },
     { "shampoo", "precondition-every=1", 2 },
     { "kl-shampoo", "precondition-every=1", 1 },
+    { "dion2", "", 1 },
+    { "dion2", "fraction=1 workspace=1 decay-form=coupled weight-decay=1", 1 },
+    { "spectra", "base=dion2 ns-mode=exact", 1 },
     { "kl-shampoo", "precondition-every=2 workspace=1 max-precond-dim=64", 1 },
     { "shampoo", "precondition-every=2 workspace=1 graft=none max-precond-dim=64", 2 },
 };

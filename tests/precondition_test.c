@@ -245,3 +245,50 @@ TEST_EACH_DEVICE(kl_shampoo_whitens_a_steady_gradient, dev)
     rig_free(&r);
     oracle_free(&o);
 }
+
+/* ---- Dion2 ----------------------------------------------------------------------------------- */
+
+/* With fraction 1 all rows are taken, and forgotten alike: heavy-ball momentum, but for what of a
+ * step is forgotten before it is used.  With beta 1 each gradient is used once: Muon without
+ * momentum. */
+TEST_EACH_DEVICE(dion2_of_all_rows_is_muon, dev)
+{
+    const char *same = "ns-mode=exact ns-coeffs=keller shape-rule=keller weight-decay=0.1";
+    rig         a = rig_makef(dev, MUSEC_F64, &square, 1, 5, "dion2", "beta=1 fraction=1 %s", same);
+    rig         b = rig_makef(dev, MUSEC_F64, &square, 1, 5, "muon", "beta=1 %s", same);
+    rig_steps(&a, 0, 5), rig_steps(&b, 0, 5);
+    CHECK(rig_apart(&a, 0, &b, 0) <= 1e-14, "%g", rig_apart(&a, 0, &b, 0));
+    rig_free(&a), rig_free(&b);
+}
+
+/* A row whose gradients are small is not lost: it waits until it is among the largest, and then
+ * moves by all of what it has waited with.  With one row of eight at a time (fraction 1/8), rows
+ * that are taken forget all (beta 1): from equal rows each is taken once in eight steps. */
+TEST_EACH_DEVICE(dion2_takes_every_row_in_turn, dev)
+{
+    rig a =
+        rig_make(dev, "dion2", "beta=1 fraction=0.125 shape-rule=none", MUSEC_F64, &square, 1, 5);
+    double  g[N * N];
+    double *before   = rig_weight(&a, 0);
+    int     moved[N] = { 0 };
+    for (int i = 0; i < N * N; i++)
+        g[i] = 1.0 + 0.01 * (double)(i / N) + 0.1 * (double)(i % N);
+    for (int t = 0; t < N; t++) {
+        rig_set_grad(&a, 0, g);
+        rig_go(&a);
+        double *after = rig_weight(&a, 0);
+        int     n     = 0;
+        for (int i = 0; i < N; i++) {
+            const bool row = memcmp(before + i * N, after + i * N, N * sizeof *g) != 0;
+            moved[i] += row;
+            n += row;
+        }
+        CHECK(n == 1, "step %d moves %d rows", t, n);
+        free(before);
+        before = after;
+    }
+    for (int i = 0; i < N; i++)
+        CHECK(moved[i] == 1, "row %d moved %d times", i, moved[i]);
+    free(before);
+    rig_free(&a);
+}

@@ -211,6 +211,7 @@ typedef struct musec_optim_config {
                                    next */
     int64_t max_precond_dim;    /* of a side; a longer one has the identity */
     double  precondition_beta;  /* of the averages of their factors; 0: beta2; 1: sums */
+    double  fraction;           /* dion2: of the rows that a step takes */
     double  precondition_eps;   /* shampoo: added to eigenvalues */
     int32_t graft;              /* shampoo: musec_graft */
     int32_t reserved_2;         /* 0 */

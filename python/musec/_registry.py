@@ -75,6 +75,7 @@ class OptimConfig(c.Structure):
         ("precondition_every", c.c_int64),
         ("max_precond_dim", c.c_int64),
         ("precondition_beta", c.c_double),
+        ("fraction", c.c_double),
         ("precondition_eps", c.c_double),
         ("graft", c.c_int32),
         ("reserved_2", c.c_int32),

@@ -88,6 +88,7 @@ ORTHOGONAL = {
     "scion": "sgdm",
     "muonh": "sgdm",
     "muon2": "adamw",
+    "dion2": "dion2",
 }
 
 
@@ -135,6 +136,16 @@ class Reference:
             return self.moments(g, base == "ademamix")
         if base == "soap":
             return self.soap(g)
+        if base == "dion2":
+            m = self.state[0] + g if self.t > 1 else g
+            by_columns = g.shape[0] > g.shape[1]
+            rows = m.T if by_columns else m
+            k = math.ceil(self.o["fraction"] * len(rows))
+            taken = torch.zeros(len(rows), 1, dtype=g.dtype)
+            taken[rows.abs().sum(1).topk(k).indices] = 1.0
+            taken = taken.T if by_columns else taken
+            self.state[0] = m - (1.0 - self.o["momentum"]) * taken * m
+            return taken * m
         if base == "kl-shampoo":
             return self.kl_shampoo(g)
         if base == "shampoo":

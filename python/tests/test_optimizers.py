@@ -66,6 +66,7 @@ CASES: dict[str, list[dict]] = {
         {"max_precond_dim": 10, "precondition_beta": 0.7, "betas": (0.8, 0.9), "eps": 1e-3},
         {"max_precond_dim": 7},
     ],
+    "dion2": [{}, {"fraction": 0.6, "adjust_lr_fn": "original"}, {"fraction": 1.0}],
     "shampoo": [
         {"precondition_every": 4},
         {"precondition_every": 3, "max_precond_dim": 10, "graft": "none", "betas": (0.8, 0.9)},
@@ -94,6 +95,7 @@ for _base in ("sgdm", "adamw", "ademamix"):
 CASES["spectra"].append({"base": "soap", "max_precond_dim": 10, "clip": "hard"})
 CASES["spectra"].append({"base": "shampoo", "precondition_every": 4})
 CASES["spectra"].append({"base": "kl-shampoo", "max_precond_dim": 10})
+CASES["spectra"].append({"base": "dion2", "function": "hard"})
 CASES["muon"].append({"ns_eps": 0.5, "ns_eps_form": "floor"})
 CASES["muon"].append({"ns_eps": 0.5, "ns_eps_form": "added"})
 

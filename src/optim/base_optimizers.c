@@ -18,7 +18,7 @@
  * lion
  *     direction sign(b1 M + (1 - b1) G),   then M <- b2 M + (1 - b2) G, from zero
  *
- * soap, shampoo, kl-shampoo: files of their own
+ * soap, shampoo, kl-shampoo, dion2: files of their own
  *
  * At the first step the momentum of sgdm and signum is G itself (momentum-init first) or follows
  * from zero.  With heavy-ball momentum both are G. */
@@ -274,7 +274,7 @@ done:
 #define MOMENT_OPTIONS   "beta1|beta2|eps"
 #define PRECOND_OPTIONS  "precondition-every|precondition-beta|max-precond-dim"
 
-const char ms_base_choices[] = "sgdm|adamw|signum|ademamix|lion|soap|shampoo|kl-shampoo";
+const char ms_base_choices[] = "sgdm|adamw|signum|ademamix|lion|soap|shampoo|kl-shampoo|dion2";
 
 static const ms_base bases[] = {
     { .name                  = "sgdm",
@@ -328,6 +328,13 @@ static const ms_base bases[] = {
       .state_shape = ms_precond_state_shape,
       .workspace   = ms_kl_shampoo_bytes,
       .waits       = true },
+    { .name      = "dion2",
+      .states    = { "momentum" },
+      .options   = "beta|fraction",
+      .direction = ms_dion2_direction,
+      .max_grad  = ms_dion2_max_grad,
+      .workspace = ms_dion2_bytes,
+      .waits     = true },
 };
 
 const ms_base *ms_base_find(const char *name)

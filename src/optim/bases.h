@@ -12,5 +12,8 @@ uint64_t     ms_shampoo_bytes(const musec_optim_config *cfg, ms_mat whole);
 musec_status ms_kl_shampoo_direction(ms_device *d, const ms_direction *p);
 uint64_t     ms_kl_shampoo_bytes(const musec_optim_config *cfg, ms_mat whole);
 double ms_kl_shampoo_max_grad(const musec_optim_config *cfg, double threshold, double dtype_max);
+musec_status ms_dion2_direction(ms_device *d, const ms_direction *p);
+uint64_t     ms_dion2_bytes(const musec_optim_config *cfg, ms_mat whole);
+double       ms_dion2_max_grad(const musec_optim_config *cfg, double threshold, double dtype_max);
 
 #endif

@@ -338,6 +338,7 @@ static musec_status init(ms_error *e, musec_optim_config *cfg, size_t size, cons
         .report_every       = 1000,
         .precondition_every = 10,
         .precondition_eps   = 1e-12,
+        .fraction           = 0.25,
         .max_precond_dim    = 10000,
     };
     for (size_t i = 0; i < COUNT(row->defaults) && row->defaults[i].option != NULL; i++)

@@ -28,7 +28,8 @@ const ms_optim_option ms_optim_options[] = {
       "scale of the step: the clipped matrix as in the paper, or that divided by D, which suits "
       "learning rates of Muon [paper]" },
     { "base", PARSED(MS_OPTIM_BASE, ms_base_choices),
-      "the optimizer whose update the spectral function is applied to [sgdm; muon2: adamw]" },
+      "the optimizer whose update the spectral function is applied to [sgdm; muon2: adamw; dion2: "
+      "dion2]" },
     { "function", ONE_OF(function, "auto|polar|soft|sharp|hard"),
       "what the singular values of the update become: 1 (polar), or clipped at D, smoothly, "
       "sharply or exactly; auto: as the optimizer is [auto]" },
@@ -52,7 +53,8 @@ const ms_optim_option ms_optim_options[] = {
       "largest relative error in ns-mode accurate; 0: a hundredth of beta, since stored clipped "
       "momentum multiplies errors by 1/beta [0]" },
     { "ns-coeffs", ONE_OF(ns_coeffs, MS_QUINTIC_LISTS),
-      "muon: coefficients of the quintic Newton-Schulz steps [keller; normuon: polar-express]" },
+      "muon: coefficients of the quintic Newton-Schulz steps [keller; normuon, dion2: "
+      "polar-express]" },
     { "ns-eps", REAL(ns_eps, 0, 1e9),
       "muon: eps of the norm that Newton-Schulz steps divide by first; 0: 1e-7 [0]" },
     { "ns-eps-form", ONE_OF(ns_eps_form, "added|floor"),
@@ -75,7 +77,7 @@ const ms_optim_option ms_optim_options[] = {
     { "shape-rule", ONE_OF(shape_rule, "none|keller|moonlight|mup|rms|fixed-rms"),
       "factor on the update of an m x n matrix: 1, sqrt(max(1, m/n)), 0.2 sqrt(max(m, n)), "
       "sqrt(m/n), sqrt(max(m, n)), or 0.2 sqrt(m n) / |U|_F [none; normuon: keller; adamuon: "
-      "fixed-rms; muon2: moonlight; scion: mup]" },
+      "fixed-rms; muon2: moonlight; scion, dion2: mup]" },
     { "momentum-form", ONE_OF(momentum_form, "ema|heavy-ball"),
       "momentum M with gradient G: (1-beta) M + beta G, or (1-beta) M + G [ema]" },
     { "momentum-init", ONE_OF(momentum_init, "first|zero"),
@@ -109,6 +111,8 @@ const ms_optim_option ms_optim_options[] = {
       "[10000]" },
     { "precondition-eps", REAL(precondition_eps, 1e-30, 1e9),
       "shampoo: added to the eigenvalues of these averages [1e-12]" },
+    { "fraction", REAL(fraction, MS_OPTIM_ABOVE_0, 1),
+      "dion2: share of the rows of the shorter side that a step takes [0.25]" },
     { "graft", ONE_OF(graft, "adam|none"),
       "shampoo: scale the update to the norm of Adam's, or not at all [adam]" },
     { "qk-tau", REAL(qk_tau, MS_OPTIM_ABOVE_0, 1e9),

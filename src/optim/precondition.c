@@ -251,27 +251,36 @@ done:
     return st;
 }
 
+musec_status ms_falling_order(ms_device *d, ms_vec values, int64_t count, int32_t *order)
+{
+    const int64_t n      = values.count / count;
+    double       *host   = malloc((size_t)values.count * sizeof *host);
+    estimate     *sorted = malloc((size_t)n * sizeof *sorted);
+    musec_status  st     = MUSEC_OK;
+    if (host == NULL || sorted == NULL) TRY(ms_no_memory(&d->error, "the order of rows"));
+    TRY(ms_vec_download(d, values, host));
+    sort_rows(host, count, n, sorted, order);
+done:
+    free(sorted);
+    free(host);
+    return st;
+}
+
 /* Queues the order of the rows by these values, one for each row of each matrix; waits. */
 static musec_status find_order(ms_device *d, ms_vec values, int64_t count, ms_ids *order)
 {
-    const int64_t n      = values.count / count;
-    void         *data   = NULL;
-    double       *host   = malloc((size_t)values.count * sizeof *host);
-    int32_t      *rows   = malloc((size_t)values.count * sizeof *rows);
-    estimate     *sorted = malloc((size_t)n * sizeof *sorted);
-    musec_status  st     = MUSEC_OK;
-    if (host == NULL || rows == NULL || sorted == NULL)
-        TRY(ms_no_memory(&d->error, "the order of eigenvectors"));
-    TRY(ms_vec_download(d, values, host));
-    sort_rows(host, count, n, sorted, rows);
-    TRY(ms_scratch_bytes(d, (size_t)values.count * sizeof *rows, &data));
+    const size_t bytes = (size_t)values.count * sizeof(int32_t);
+    void        *data  = NULL;
+    int32_t     *rows  = malloc(bytes);
+    musec_status st    = MUSEC_OK;
+    if (rows == NULL) TRY(ms_no_memory(&d->error, "the order of eigenvectors"));
+    TRY(ms_falling_order(d, values, count, rows));
+    TRY(ms_scratch_bytes(d, bytes, &data));
     *order = (ms_ids){ data, values.count };
-    TRY(d->ops->upload(d, rows, (size_t)values.count * sizeof *rows, data));
+    TRY(d->ops->upload(d, rows, bytes, data));
     TRY(d->ops->sync(d)); /* rows goes */
 done:
-    free(sorted);
     free(rows);
-    free(host);
     return st;
 }
 

@@ -44,6 +44,8 @@ musec_status ms_first_bases(ms_device *d, ms_sides factors, ms_sides bases);
 /* One step of orthogonal iteration from the bases as they are, and their rows by falling estimates
  * of the eigenvalues first, if v has data: its rows and columns are put in the same order. */
 musec_status ms_refresh_bases(ms_device *d, ms_sides factors, ms_mat v, ms_sides bases);
+/* The rows of `count` matrices by falling values, one for each row of each; waits. */
+musec_status ms_falling_order(ms_device *d, ms_vec values, int64_t count, int32_t *order);
 /* roots <- (factor / scale + eps I)^exponent. */
 musec_status ms_factor_roots(ms_device *d, ms_sides factors, double scale, double eps,
                              double exponent, ms_sides roots);

@@ -26,6 +26,7 @@ static const struct {
     { "max_precond_dim", "10000" },
     { "precondition_eps", "1e-12" },
     { "graft", "adam" },
+    { "fraction", "0.25" },
 };
 
 /* A clip that is as sharp as its optimizer's own has "", whether the run

@@ -275,6 +275,7 @@ static const ms_optim_field optim_fields[] = {
     { "max-precond-dim", NULL, SINGLE, KEYED_IF_SET },
     { "precondition-eps", NULL, SINGLE, KEYED_IF_SET },
     { "graft", NULL, SINGLE, KEYED_IF_SET },
+    { "fraction", NULL, SINGLE, KEYED_IF_SET },
     { "qk-tau", NULL, SINGLE, 0 },
     { "qk-alpha", NULL, SINGLE, 0 },
     { "aux-lr", "0.004", AUX, 0 },

@@ -40,7 +40,7 @@ import sys
 import numpy as np
 
 from mgv import write_mgv
-from preconditioners import (preconditioner_cases, propose_kl_shampoo, propose_shampoo,
+from preconditioners import (preconditioner_cases, propose_dion2, propose_kl_shampoo, propose_shampoo,
                              propose_soap)
 from spectral_maps import (CHAINS, KELLER, POLAR_EXPRESS, by_products, check_chains, polar, quintic,
                            sharp, ssc)
@@ -167,7 +167,7 @@ def propose_lion(state, g, o, _t):
 PROPOSE = {"sgdm": propose_momentum, "signum": propose_sign, "adam": propose_adam,
            "adamw": propose_adam, "ademamix": propose_ademamix, "lion": propose_lion,
            "soap": propose_soap, "shampoo": propose_shampoo,
-           "kl-shampoo": propose_kl_shampoo}
+           "kl-shampoo": propose_kl_shampoo, "dion2": propose_dion2}
 
 
 def threshold(x, o):
@@ -200,20 +200,20 @@ def divided(u, state, o):
 
 
 FUNCTION = {"muon": "polar", "muonclip": "polar", "normuon": "polar", "adamuon": "polar",
-            "muon2": "polar", "scion": "polar", "muonh": "polar", "musec": "hard",
+            "muon2": "polar", "dion2": "polar", "scion": "polar", "muonh": "polar", "musec": "hard",
             "soft-musec": "soft", "mucon": "hard", "softmuon": "soft"}
 
 
 def direction(name, state, g, o, t, eta_share):
     """U of one matrix; the state moves on."""
-    if name in PROPOSE:
+    if name in PROPOSE and name not in FUNCTION:
         return PROPOSE[name](state, g, o, t)
     kind = o.get("function", "auto")
     if kind == "auto":
         kind = o.get("clip") if name == "spectra" else FUNCTION[name]
     if kind == "sharp":
         kind, o = "soft", {"sharpness": 4, **o}
-    x = PROPOSE[o.get("base", "sgdm")](state, g, o, t)
+    x = PROPOSE[o.get("base", name if name in PROPOSE else "sgdm")](state, g, o, t)
     if kind == "polar":
         return divided(orthogonal(x, o), state, o)
     stores = name in ("musec", "soft-musec")

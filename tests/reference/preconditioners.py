@@ -118,6 +118,18 @@ def propose_kl_shampoo(state, g, o, t):
     return u
 
 
+def propose_dion2(state, g, o, _t):
+    """The rows of the shorter side with the largest 1-norms; the others wait."""
+    m = state.get("momentum", 0.0) + g
+    rows = m if g.shape[0] <= g.shape[1] else m.T
+    k = int(np.ceil(o.get("fraction", 0.25) * len(rows)))
+    taken = np.zeros(len(rows), dtype=bool)
+    taken[np.argsort(-np.abs(rows).sum(axis=1))[:k]] = True
+    taken = taken[:, None] if rows is m else taken[None, :]
+    state["momentum"] = np.where(taken, (1.0 - o["beta"]) * m, m)
+    return np.where(taken, m, 0.0)
+
+
 # ---- cases ---------------------------------------------------------------------------------------
 
 SOAP = {"lr": 0.05, "beta1": 0.8, "beta2": 0.9, "eps": 1e-6, "weight-decay": 0.8,
@@ -168,7 +180,19 @@ def kl_cases(shapes):
                                            "function": "soft", "ns-mode": "exact"}
 
 
+def dion2_cases(shapes):
+    o = {"lr": 0.05, "beta": 0.3, "weight-decay": 0.8}
+    for shape in shapes:
+        yield "dion2", "dion2", shape, 1, {**o, "ns-coeffs": "polar-express", "shape-rule": "mup"}
+        yield "dion2.half", "dion2", shape, 0.5, {**o, "fraction": 0.5, "ns-mode": "exact",
+                                                  "ns-coeffs": "polar-express",
+                                                  "shape-rule": "keller"}
+        yield "dion2.soft", "spectra", shape, 1, {**o, "base": "dion2", "function": "soft",
+                                                  "threshold": 1.5, "ns-mode": "exact"}
+
+
 def preconditioner_cases(shapes):
     yield from soap_cases(shapes)
     yield from shampoo_cases(shapes)
     yield from kl_cases(shapes)
+    yield from dion2_cases(shapes)

@@ -229,6 +229,7 @@ class Spectra(MusecOptimizer):
         precondition_beta: float = 0.0,
         max_precond_dim: int = 10000,
         precondition_eps: float = 1e-12,
+        fraction: float = 0.25,
         graft: str = 'adam',
         avg_steps: int = 0,
         avg_epochs: int = 1,
@@ -556,6 +557,46 @@ class KLShampoo(MusecOptimizer):
         process_group: Any = None,
         share: bool = False,
     ) -> None: ...
+
+class Dion2(MusecOptimizer):
+    def __init__(
+        self,
+        params: Any,
+        lr: float | Tensor = 0.02,
+        *,
+        momentum: float = 0.95,
+        second_moment: str = 'none',
+        second_beta: float = 0.0,
+        second_eps: float = 0.0,
+        ns_mode: str = 'paper',
+        ns_steps: int = 5,
+        ns_coefficients: tuple[float, float, float] | str = 'polar-express',
+        ns_eps: float = 0.0,
+        ns_eps_form: str = 'added',
+        operands: str = 'auto',
+        weight_decay: float = 0.0,
+        decay_form: str = 'decoupled',
+        adjust_lr_fn: str | None = 'spectral_unclamped',
+        momentum_dtype: str = 'own',
+        nonfinite: str | None = None,
+        fraction: float = 0.25,
+        avg_steps: int = 0,
+        avg_epochs: int = 1,
+        seed: int = 0,
+        report_every: int = 1000,
+        workspace: int = 0,
+        aux_lr: float = 0.0003,
+        aux_beta1: float = 0.9,
+        aux_beta2: float = 0.95,
+        aux_eps: float = 1e-08,
+        aux_weight_decay: float = 0.0,
+        maximize: bool = False,
+        capturable: bool = False,
+        process_group: Any = None,
+        share: bool = False,
+    ) -> None: ...
+    @classmethod
+    def from_torch_muon(cls, optimizer: Optimizer, **settings: Any) -> Dion2: ...
 
 class NorMuon(MusecOptimizer):
     def __init__(
