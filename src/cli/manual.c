@@ -62,7 +62,8 @@ static void put_help(const char *help, FILE *to)
     fputs(".\n", to);
 }
 
-/* The choices of an option; a line may end behind each. */
+/* The choices of an option; a line may end behind each, and is as long as it is then: it may have
+ * no blank that could be widened. */
 static void put_meta(const char *meta, FILE *to)
 {
     fputs(" \" ", to);
@@ -75,10 +76,12 @@ static void put_meta(const char *meta, FILE *to)
 
 static void put_option(const ms_option *option, FILE *to)
 {
+    const bool choices = option->meta != NULL && strchr(option->meta, '|') != NULL;
+    fputs(choices ? ".ad l\n" : "", to);
     fprintf(to, ".TP\n.B%s \\-\\-", option->meta != NULL ? "I" : "");
     put_text(option->name, strlen(option->name), to);
     if (option->meta != NULL) put_meta(option->meta, to);
-    fputc('\n', to);
+    fputs(choices ? "\n.ad b\n" : "\n", to);
     put_help(option->help, to);
 }
 
