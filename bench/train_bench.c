@@ -4,7 +4,8 @@
  * GPU.  The ratio of a row is its FLOP/s over that of the product in the same round.  FLOPs are
  * counted as usual: 6 (matrix and head parameters) per token, and for attention 12 heads head per
  * layer and pair of query and visible key (4 of them forward).  What an implementation computes
- * beyond that (masked pairs, recomputed logits, norms, the optimizer) is time without FLOPs.
+ * beyond that (masked pairs, recomputed logits, norms, the optimizer) is time without FLOPs; so is
+ * what the model of the row "f. + b., recomputed" computes again, which recomputes every layer.
  *
  * pico and nano are timed as they are, in documents that fill the context, the longest case.
  * small, medium and wide are reduced to the plain model that others have too: no gates, no x0
@@ -31,7 +32,7 @@ typedef struct train_job {
     ms_schedule      schedule;
     ms_step_plan     plan;
     musec_dtype      dtype; /* of activations */
-    ms_gpt          *gpt;
+    ms_gpt          *gpt, *recomputing;
     musec_optim     *optim[OPTIMS];
     musec_view      *grads;
     int32_t         *ids, *targets, *doc;
@@ -44,7 +45,7 @@ typedef struct train_job {
 
 /* ---- the timed functions --------------------------------------------------------------------- */
 
-static musec_status run_pass(const train_job *j, double grad_scale)
+static musec_status run_pass(const train_job *j, ms_gpt *gpt, double grad_scale)
 {
     const ms_gpt_batch batch = { j->ids, j->targets, j->doc, j->plan.tokens };
     const ms_gpt_pass  pass  = { .window_short = j->plan.stage->window_short,
@@ -52,20 +53,28 @@ static musec_status run_pass(const train_job *j, double grad_scale)
                                  .n_weights    = 1,
                                  .weights      = { 1.0 },
                                  .grad_scale   = grad_scale };
-    return ms_gpt_run(j->gpt, &batch, &pass);
+    return ms_gpt_run(gpt, &batch, &pass);
 }
 
 static musec_status run_forward(ms_device *d, void *state)
 {
+    train_job *j = state;
     (void)d;
-    return run_pass(state, 0.0);
+    return run_pass(j, j->gpt, 0.0);
 }
 
 static musec_status run_backward(ms_device *d, void *state) /* forward and backward */
 {
     train_job *j = state;
     (void)d;
-    return run_pass(j, 1.0 / (double)j->plan.tokens);
+    return run_pass(j, j->gpt, 1.0 / (double)j->plan.tokens);
+}
+
+static musec_status run_recomputed(ms_device *d, void *state)
+{
+    train_job *j = state;
+    (void)d;
+    return run_pass(j, j->recomputing, 1.0 / (double)j->plan.tokens);
 }
 
 static musec_status optimize(const train_job *j, int which)
@@ -225,6 +234,19 @@ done:
     return st;
 }
 
+/* The model that recomputes every layer. */
+static musec_status make_recomputing(ms_bench *b, train_job *j)
+{
+    ms_gpt_config cfg = j->cfg.model;
+    musec_status  st;
+    cfg.recompute = MS_RECOMPUTE_LAYER;
+    TRY(ms_gpt_create(&j->recomputing, b->d, &cfg, j->dtype, j->plan.tokens));
+    TRY(ms_gpt_init(j->recomputing, 1));
+    TRY(ms_gpt_zero_grad(j->recomputing));
+done:
+    return st;
+}
+
 static musec_status make_job(ms_bench *b, const char *preset, train_job *j)
 {
     musec_status st;
@@ -236,6 +258,7 @@ static musec_status make_job(ms_bench *b, const char *preset, train_job *j)
     TRY(ms_gpt_create(&j->gpt, b->d, &j->cfg.model, j->dtype, j->plan.tokens));
     TRY(ms_gpt_init(j->gpt, 1));
     TRY(ms_gpt_zero_grad(j->gpt));
+    TRY(make_recomputing(b, j));
     TRY(make_optims(b, preset, j));
     TRY(run_backward(b->d, j)); /* gradients for the optimizers */
 done:
@@ -246,6 +269,7 @@ static void free_job(train_job *j)
 {
     for (int i = 0; i < OPTIMS; i++)
         musec_optim_destroy(j->optim[i]);
+    ms_gpt_destroy(j->recomputing);
     ms_gpt_destroy(j->gpt);
     free(j->grads);
     free(j->doc);
@@ -255,14 +279,24 @@ static void free_job(train_job *j)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static musec_status put_memory(ms_bench *b, train_job *j, const char *shape)
+static musec_status put_model_memory(ms_bench *b, const train_job *j, const ms_gpt *gpt,
+                                     const char *name, const char *shape)
 {
     ms_gpt_sizes sizes;
     musec_status st;
-    TRY(ms_gpt_measure(&b->d->error, &j->cfg.model, j->dtype, j->plan.tokens,
+    TRY(ms_gpt_measure(&b->d->error, ms_gpt_config_of(gpt), j->dtype, j->plan.tokens,
                        b->d->kind->logits_chunk, &sizes));
-    ms_bench_memory(b, "train", "model", shape,
+    ms_bench_memory(b, "train", name, shape,
                     (double)(sizes.weights + sizes.grads + sizes.activations));
+done:
+    return st;
+}
+
+static musec_status put_memory(ms_bench *b, train_job *j, const char *shape)
+{
+    musec_status st;
+    TRY(put_model_memory(b, j, j->gpt, "model", shape));
+    TRY(put_model_memory(b, j, j->recomputing, "model, recomputed", shape));
     for (int i = 0; i < OPTIMS; i++) {
         uint64_t workspace = 0, state = 0;
         TRY(musec_optim_workspace(j->optim[i], &workspace, &state));
@@ -288,6 +322,7 @@ static musec_status time_rows(ms_bench *b, train_job *j, const char *shape)
         { "step, muon", run_muon_step, all, tokens },
         { "forward", run_forward, all / 3.0, tokens },
         { "forward + backward", run_backward, all, tokens },
+        { "f. + b., recomputed", run_recomputed, all, tokens },
         { "soft-musec fast", run_optim, 0.0, 0.0 },
         { "muon", run_muon, 0.0, 0.0 },
         { "attention forward", run_attention, pairs / 3.0, tokens },

@@ -81,17 +81,19 @@ TEST_EACH_DEVICE(a_move_keeps_shape_and_dtype, dev)
 TEST_EACH_DEVICE(the_names_of_state_are_listed, dev)
 {
     static const struct {
-        const char *name, *options, *matrix[4], *vector[4];
+        const char *name, *options, *matrix[6], *vector[6];
     } cases[] = {
         { "soft-musec", "", { "momentum" }, { "m", "v" } },
         { "adamw", "", { "m", "v" }, { "m", "v" } },
         { "ademamix", "", { "m", "v", "slow" }, { "m", "v" } },
+        { "soap", "", { "m", "v", "left", "right", "left-basis", "right-basis" }, { "m", "v" } },
+        { "shampoo", "", { "m", "v", "left", "right", "left-root", "right-root" }, { "m", "v" } },
         { "muon", "avg-steps=3 avg-epochs=1", { "momentum", "average" }, { "m", "v", "average" } },
     };
     for (size_t c = 0; c < COUNT(cases); c++) {
         rig r = rig_make(dev, cases[c].name, cases[c].options, MUSEC_F64, model, N, 5);
         for (size_t p = 0; p < N; p++)
-            for (size_t k = 0; k < 4; k++) {
+            for (size_t k = 0; k < 6; k++) {
                 const char *want = p == 2 ? cases[c].vector[k] : cases[c].matrix[k];
                 const char *got  = musec_optim_state_name(r.opt, p, k);
                 CHECK(want == NULL ? got == NULL : got != NULL && strcmp(got, want) == 0,

@@ -185,6 +185,8 @@ TEST(only_the_files_of_runs_are_taken)
                                       { "./a/", NULL, '5', "0", "" },
                                       { "./a/config.json", NULL, '0', NULL, "{}" },
                                       { "a/log.jsonl", NULL, '\0', NULL, "" },
+                                      { "./PaxHeaders/.", NULL, 'x', NULL,
+                                        "20 mtime=1763596800\n" },
                                       { "a/output.txt", NULL, '0', NULL, "text" },
                                       { "a/summary.json", NULL, '2', NULL, "" }, /* a link */
                                       { "config.json", NULL, '0', NULL, "{}" },  /* of no run */
@@ -207,6 +209,7 @@ TEST(hostile_archives_are_refused)
         { { "config.json", "..", '0', NULL, "{}" }, "no plain path" },
         { { "a//config.json", NULL, '0', NULL, "{}" }, "no plain path" },
         { { ".hidden/config.json", NULL, '0', NULL, "{}" }, "no plain path" },
+        { { "../config.json", NULL, '\0', NULL, "{}" }, "no plain path" },
         { { "a\nb/config.json", NULL, '0', NULL, "{}" }, "no plain path" },
         { { "a/b/c/d/e/f/config.json", NULL, '0', NULL, "{}" }, "no plain path" },
         { { "", NULL, '0', NULL, "{}" }, "no plain path" },
@@ -214,7 +217,9 @@ TEST(hostile_archives_are_refused)
         { { "a/log.jsonl", NULL, '0', "-1", "" }, "too large" },
         { { "./", NULL, '5', "77777777777", "" }, "too large" },
         { { "a/", NULL, '5', "77777777777", "" }, "too large" },
-        { { "././@LongLink", NULL, 'L', "00000000003", "abc" }, "tar --format=ustar" },
+        { { "././@LongLink", NULL, 'L', NULL, "abc" }, "tar --format=ustar" },
+        { { "PaxHeaders/a", NULL, 'x', NULL, "20 mtime=1763596800\n25 path=a/config.json\n" },
+          "tar --format=ustar" },
         { { "a/log.jsonl", NULL, '0', "00000001000", "" }, "cut off" },
     };
     static const member twice[] = { { "a/config.json", NULL, '0', NULL, "{}" },

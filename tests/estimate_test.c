@@ -76,6 +76,28 @@ TEST(times_of_larger_models_are_scaled_by_operations)
     json_decref(est.entry);
 }
 
+/* Of pico's first layer, q, k, v, the output of attention and the MLP's first product are repeated,
+ * and 4 operations per column and key; validation repeats nothing. */
+TEST(recomputed_operations_take_time_in_training_alone)
+{
+    ms_estimate     est    = { .entry = calibration(), .width = 1 };
+    ms_train_config cfg    = run_of("pico", "muon");
+    const double    before = ms_estimate_run(&est, &cfg);
+    const double    all =
+        6.0 * (2 * (4 * 128.0 * 128 + 2 * 512.0 * 128) + 320 * 128.0) + 2 * 12.0 * 128 * 64;
+    const double again = 2.0 * (4 * 128.0 * 128 + 512.0 * 128) + 4.0 * 128 * 64;
+    ms_error     e     = { "" };
+    ms_schedule  s;
+    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "recompute", "layer"));
+    CHECK_OK_ERR(&e, ms_schedule_make(&e, &cfg, &s));
+    const double want = before + (40 * 1000 * 0.02 + 60 * 3000 * 0.03) * again / all / 1000.0;
+    const double got  = ms_estimate_run(&est, &cfg);
+    CHECK(fabs(got - want) <= 1e-9 * want, "%.9g s, not %.9g", got, want);
+    const double share = ms_estimate_recomputed(&cfg, &s.stage[0]);
+    CHECK(fabs(share - 3.0 * again / all) <= 1e-12, "%g of a forward pass", share);
+    json_decref(est.entry);
+}
+
 TEST(times_without_a_measurement_are_nan)
 {
     ms_estimate           est = { .entry = calibration(), .width = 1 }, none = { .width = 1 };

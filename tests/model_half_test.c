@@ -7,8 +7,9 @@
  * where terms cancel: on `ref` by up to 2.7e-2 in bf16 and 3.7e-3 in f16.  The bounds leave room
  * for a device whose attention rounds its probabilities.  In the gradients of scalars, such as the
  * mix with x0, sums over the whole stream, terms cancel much more (8e-2, 2e-2), most in the scale
- * of q, k and v, as the norms of q and k undo it (0.21, 6e-3); in losses, sums over tokens, errors
- * cancel (6e-4, 9e-5). */
+ * of q, k and v, as the norms of q and k undo it (0.21, 6e-3); dynamic coefficients hang on inner
+ * products of whole rows, which cancel too.  In losses, sums over tokens, errors cancel (6e-4,
+ * 9e-5). */
 #include "check.h"
 
 #include <math.h>
@@ -17,6 +18,7 @@
 #include <string.h>
 
 #include "core/half.h"
+#include "core/text.h"
 #include "gpt_rig.h"
 #include "oracle.h"
 #include "train_rig.h"
@@ -49,12 +51,27 @@ static ms_gpt_config larger(const ms_gpt_config *like)
     return cfg;
 }
 
+/* Brings vectors near what they start as: mixes that are far from it amplify rounding by ten. */
+static void bring_near_start(gpt_rig *r)
+{
+    ms_gpt *start = NULL;
+    CHECK_OK(r->dev, ms_gpt_create(&start, r->dev, ms_gpt_config_of(r->g), MUSEC_F32, 1));
+    CHECK_OK(r->dev, ms_gpt_init(start, 5));
+    for (size_t p = 0; p < ms_gpt_n_params(r->g); p++)
+        if (ms_gpt_param(r->g, p)->role == MUSEC_ROLE_VECTOR)
+            CHECK_OK(r->dev,
+                     r->dev->ops->axpby(r->dev, ms_const(1.0), ms_gpt_param(start, p)->weight,
+                                        ms_const(0.2), ms_gpt_param(r->g, p)->weight));
+    ms_gpt_destroy(start);
+}
+
 /* A rig whose capped logits are about 2, as in a model that learns.  With larger ones their
  * rounding would be most of the error. */
 static gpt_rig make(ms_device *dev, const ms_gpt_config *cfg, musec_dtype dtype, int64_t tokens)
 {
     gpt_rig      r    = gpt_rig_make(dev, cfg, dtype, tokens);
     const ms_mat head = ms_gpt_param(r.g, gpt_rig_find(&r, "head"))->weight;
+    if (cfg->post_mix) bring_near_start(&r);
     CHECK_OK(dev, dev->ops->scale(dev, ms_const(0.25), head));
     CHECK_OK(dev, ms_gpt_refresh(r.g));
     return r;
@@ -78,12 +95,13 @@ static void check_gradients(const char *config, gpt_rig *a, gpt_rig *b, const st
 {
     double worst = 0.0;
     for (size_t p = 0; p < ms_gpt_n_params(a->g); p++) {
-        const ms_gpt_tensor *t        = ms_gpt_param(a->g, p);
-        const bool           is_sum   = t->weight.rows == 1 && t->weight.cols <= 3;
-        const bool           is_scale = strstr(t->name, "scales") != NULL;
-        double              *g        = gpt_rig_read(a, t->grad), *w;
-        w                             = gpt_rig_read(b, ms_gpt_param(b->g, p)->grad);
-        const closeness near          = compare(g, w, gpt_rig_elems(a, p));
+        const ms_gpt_tensor *t = ms_gpt_param(a->g, p);
+        const bool           is_sum =
+            (t->weight.rows == 1 && t->weight.cols <= 4) || strncmp(t->name, "mudd.", 5) == 0;
+        const bool is_scale  = strstr(t->name, "scales") != NULL;
+        double    *g         = gpt_rig_read(a, t->grad), *w;
+        w                    = gpt_rig_read(b, ms_gpt_param(b->g, p)->grad);
+        const closeness near = compare(g, w, gpt_rig_elems(a, p));
         CHECK(t->grad.dtype == MUSEC_F32 && t->weight.dtype == MUSEC_F32, "%s", t->name);
         CHECK(near.error <= (is_scale ? 2.0 * h->sum
                              : is_sum ? h->sum
@@ -113,8 +131,9 @@ static void check_close(ms_device *dev, const char *config, const ms_gpt_config 
     CHECK(fabs(x.loss / y.loss - 1.0) <= h->loss, "%s: loss %g, not %g", config, x.loss, y.loss);
     CHECK(fabs(x.objective / y.objective - 1.0) <= h->loss, "%g, not %g", x.objective, y.objective);
     for (int64_t i = 0; i < cfg->layers * cfg->heads; i++)
-        CHECK(fabs(max_a[i] / max_b[i] - 1.0) <= 4.0 * h->grad, "logit %g, not %g", max_a[i],
-              max_b[i]);
+        CHECK(fabs(max_a[i] / max_b[i] - 1.0) <= 4.0 * h->grad ||
+                  (max_a[i] == -INFINITY && max_b[i] == -INFINITY), /* without attention */
+              "logit %g, not %g", max_a[i], max_b[i]);
     check_gradients(config, &a, &b, h);
     CHECK_OK(dev, ms_gpt_next(a.g, s.inputs, TOKENS, pass, z_a));
     CHECK_OK(ref, ms_gpt_next(b.g, s.inputs, TOKENS, pass, z_b));
@@ -129,7 +148,8 @@ TEST_EACH_DEVICE(losses_and_gradients_are_near_those_of_float32, dev)
 {
     const ms_gpt_config full = larger(&gpt_full), plain = larger(&gpt_plain);
     ms_gpt_config       untied = full;
-    ms_gpt_config       parts  = larger(&gpt_parts);
+    ms_gpt_config       parts = larger(&gpt_parts), small = larger(&gpt_small);
+    small.heads = 4, small.head = 18; /* pairs of heads, and values as wide as the model */
     untied.tied = 0, untied.cap = MS_CAP_NONE, untied.rope_adjacent = 0;
     parts.spare = 0; /* its gradient is 0 and has no relative error */
     for (size_t i = 0; i < COUNT(halves); i++) {
@@ -138,6 +158,7 @@ TEST_EACH_DEVICE(losses_and_gradients_are_near_those_of_float32, dev)
         check_close(dev, "plain", &plain, &gpt_plain_pass, &halves[i]);
         check_close(dev, "untied", &untied, &gpt_full_pass, &halves[i]);
         check_close(dev, "parts", &parts, &gpt_parts_pass, &halves[i]);
+        check_close(dev, "small", &small, &gpt_parts_pass, &halves[i]);
     }
 }
 
@@ -179,11 +200,22 @@ static void check_copy(ms_device *dev, const ms_gpt_tensor *t, const char *when)
     free(copy), free(master);
 }
 
+/* Numbers that no product reads. */
+static bool is_scalar(const char *name)
+{
+    static const char *const ends[] = { "mix",   "scales",  "skip",  "smear", "backout",
+                                        "spare", ".bigram", "alpha", ".bias" };
+    bool                     found  = false;
+    for (size_t i = 0; i < COUNT(ends); i++)
+        found = found || ms_text_ends_with(name, ends[i]);
+    return found;
+}
+
 static void check_copies(ms_device *dev, const ms_gpt *g, const char *when)
 {
     for (size_t p = 0; p < ms_gpt_n_params(g); p++) {
         const ms_gpt_tensor *t = ms_gpt_param(g, p);
-        if (t->weight.rows == 1 && t->weight.cols <= 3) /* scalars */
+        if (is_scalar(t->name))
             CHECK(t->copy.data == NULL, "%s has a copy", t->name);
         else
             check_copy(dev, t, when);
@@ -195,9 +227,9 @@ TEST_EACH_DEVICE(copies_are_rounded_masters, dev)
     for (size_t i = 0; i < COUNT(halves); i++) {
         ms_gpt *g = NULL;
         if (!ms_device_has(dev, halves[i].dtype)) continue;
-        for (int parts = 0; parts < 2; parts++) {
-            const ms_gpt_config *cfg = parts ? &gpt_parts : &gpt_full;
-            CHECK_OK(dev, ms_gpt_create(&g, dev, cfg, halves[i].dtype, 8));
+        const ms_gpt_config *const configs[] = { &gpt_full, &gpt_parts, &gpt_small };
+        for (size_t c = 0; c < COUNT(configs); c++) {
+            CHECK_OK(dev, ms_gpt_create(&g, dev, configs[c], halves[i].dtype, 8));
             CHECK_OK(dev, ms_gpt_init(g, 3));
             check_copies(dev, g, "at the start");
             ms_gpt_destroy(g);

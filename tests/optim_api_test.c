@@ -153,7 +153,7 @@ TEST(every_option_comes_back_bit_for_bit)
         "matrix=1", "1e15",    "1000000", "none",        "heavy-ball",
         "sgdm",     "rms:0.1", "0.99",    "frank-wolfe", "18446744073709551615",
         "f16",      "bf16",    "own",     "rows",        "elements",
-        "polar",    "sharp",   "added",   "floor",
+        "polar",    "sharp",   "added",   "floor",       "adam",
     };
     char text[256];
     for (size_t i = 0; musec_optim_option(i, NULL, NULL) != NULL; i++) {
@@ -244,7 +244,7 @@ TEST(config_calls_explain_their_refusals)
     } bad_inits[] = {
         { sizeof(musec_optim_config), "moun",
           "there is no optimizer \"moun\"; did you mean \"muon\"?" },
-        { sizeof(musec_optim_config), "shampoo", "it must be one of musec, soft-musec, " },
+        { sizeof(musec_optim_config), "conditioner", "it must be one of musec, soft-musec, " },
         { 8, "muon", "8 bytes; it must be sizeof(musec_optim_config)" },
     };
     musec_optim_config cfg;

@@ -237,6 +237,9 @@ TEST_EACH_DEVICE(what_needs_the_host_cannot_be_deferred, dev)
         { "soft-musec", "threshold=quantile:0.5", "quantile" },
         { "soft-musec", "ns-mode=accurate", "accurate" },
         { "ademamix", "alpha-warmup=10", "warmup" },
+        { "soap", "", "waits" },
+        { "spectra", "base=shampoo", "waits" },
+        { "dion2", "", "waits" },
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         musec_optim_config cfg = rig_config(cases[i].name, cases[i].options);

@@ -139,15 +139,17 @@ static double *get_state(replay *r, size_t param, int64_t block, const char *sta
 /* Every record "name.X" but the weights is a state. */
 static void check_states(replay *r, const char *name, int64_t n)
 {
-    static const char *const states[] = { "momentum", "m", "v", "slow", "second" };
+    static const char *const states[] = { "momentum", "m",     "v",         "slow",      "second",
+                                          "left",     "right", "left-root", "right-root" };
     for (size_t i = 0; i < COUNT(states); i++) {
         char title[80];
         snprintf(title, sizeof title, "%s.%s", name, states[i]);
         for (size_t k = 0; k < r->f.n_records; k++) {
             if (strcmp(r->f.records[k].name, title) != 0) continue;
-            const mgv_record *want = mgv_find(&r->f, title);
-            const int64_t     has  = want->rows * want->cols;
-            double *got = get_state(r, 0, 0, states[i], has, has == n ? r->dtype : MUSEC_F64);
+            const mgv_record *want    = mgv_find(&r->f, title);
+            const int64_t     has     = want->rows * want->cols;
+            const bool        by_rows = strcmp(states[i], "second") == 0 && has != n;
+            double *got = get_state(r, 0, 0, states[i], has, by_rows ? MUSEC_F64 : r->dtype);
             check_close(r, got, want->data, has, name, states[i], STEPS);
             free(got);
         }

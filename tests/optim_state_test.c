@@ -125,6 +125,7 @@ TEST_EACH_DEVICE(a_resumed_run_has_the_same_bits, dev)
         "nonfinite=skip avg-steps=2 avg-epochs=2 seed=2",
         "nonfinite=skip avg-steps=2 avg-epochs=2 seed=3",
         "nonfinite=skip threshold=quantile:0.6 update-scale=unit report-every=2",
+        "nonfinite=skip precondition-every=2 max-precond-dim=7",
     };
     for (size_t k = 0; musec_optim_name(k, NULL) != NULL; k++)
         for (size_t o = 0; o < COUNT(options); o++) {

@@ -102,6 +102,14 @@ TEST_EACH_DEVICE(a_gradient_too_large_for_the_state_changes_nothing, dev)
         { "adamw", "", 1e21, false },
         { "adamw", "", 1e19, true },
         { "spectra", " base=ademamix", 2e19, false },
+        { "soap", "", 2e15, false },
+        { "soap", "", 1e15, true },
+        { "shampoo", "", 2e15, false },
+        { "shampoo", " precondition-every=1", 1e15, true },
+        { "kl-shampoo", "", 1e12, false },
+        { "kl-shampoo", "", 4e11, true },
+        { "dion2", "", 5e30, false },
+        { "dion2", "", 4e30, true },
     };
     static const rig_param one = { .name = "w", .rows = 6, .cols = 8 };
     for (size_t k = 0; k < COUNT(cases); k++) {
@@ -203,6 +211,17 @@ static const struct memory_case {
     { "adam", "weight-decay=1", 2 },
     { "signum", "avg-steps=3", 2 },
     { "ademamix", "workspace=1", 3 },
+    { "soap", "precondition-every=1", 2 },
+    { "soap", "precondition-every=2 workspace=1 report-every=2", 2 },
+    { "soap", "precondition-every=1 max-precond-dim=64 decay-form=coupled weight-decay=1", 2 },
+    { "spectra", "base=soap precondition-every=1 ns-mode=exact", 2 },
+    { "shampoo", "precondition-every=1", 2 },
+    { "kl-shampoo", "precondition-every=1", 1 },
+    { "dion2", "", 1 },
+    { "dion2", "fraction=1 workspace=1 decay-form=coupled weight-decay=1", 1 },
+    { "spectra", "base=dion2 ns-mode=exact", 1 },
+    { "kl-shampoo", "precondition-every=2 workspace=1 max-precond-dim=64", 1 },
+    { "shampoo", "precondition-every=2 workspace=1 graft=none max-precond-dim=64", 2 },
 };
 
 /* The operators alone, on matrices so large that one of them takes more bytes than all vectors. */
@@ -315,12 +334,41 @@ static uint64_t check_workspace(const char *device, const struct memory_case *c,
     return state;
 }
 
+/* Numbers in the factors and bases of all matrices, for bases that keep some: squares of sides, or
+ * one number for a side that is too long. */
+static uint64_t factor_numbers(const struct memory_case *c)
+{
+    static const uint64_t sides[][3] = { /* how many matrices of rows x cols */
+                                         { 2, 24, 64 },
+                                         { 1, 65, 17 },
+                                         { 2, 20, 30 },
+                                         { 1, 1, 50 },
+                                         { 5, 33, 33 }
+    };
+    const uint64_t most = strstr(c->options, "max-precond-dim=64") != NULL ? 64 : 10000;
+    uint64_t       n    = 0;
+    if (strstr(c->options, "precondition-every") == NULL) return 0;
+    for (size_t i = 0; i < COUNT(sides); i++)
+        for (int k = 1; k < 3; k++)
+            n += 2 * sides[i][0] * (sides[i][k] > most ? 1 : sides[i][k] * sides[i][k]);
+    return n;
+}
+
+/* KL-Shampoo's eigenvalues, in float64. */
+static uint64_t value_numbers(const struct memory_case *c)
+{
+    const bool limited = strstr(c->options, "max-precond-dim=64") != NULL;
+    if (strcmp(c->name, "kl-shampoo") != 0) return 0;
+    return 2 * (24 + 64) + (limited ? 1 : 65) + 17 + 2 * (20 + 30) + 1 + 50 + 5 * (33 + 33);
+}
+
 static void check_memory(const char *device, const struct memory_case *c, musec_dtype dtype)
 {
     const uint64_t matrices = 24 * 64 * 2 + 65 * 17 + 40 * 30 + 50 + 5 * 33 * 33, vectors = 40;
     const uint64_t averages = strstr(c->options, "avg-steps") != NULL;
-    const uint64_t want =
-        ms_dtype_bytes(dtype) * (c->buffers * matrices + (2 + averages) * vectors);
+    const uint64_t want     = ms_dtype_bytes(dtype) * (c->buffers * matrices + factor_numbers(c) +
+                                                   (2 + averages) * vectors) +
+                          sizeof(double) * value_numbers(c);
     const uint64_t state = check_workspace(device, c, dtype, 0, COUNT(sizes));
     CHECK(state == want, "%s %s: said %llu bytes of state, not %llu", c->name, c->options,
           (unsigned long long)state, (unsigned long long)want);

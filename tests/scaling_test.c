@@ -112,6 +112,12 @@ TEST(without_nccl_what_is_accumulated_is_passed_and_added)
              r.apart_ms - r.grad_ms - r.weight_ms + sent * 16384 / all_bytes + got * 2e-6 +
                  r.weight_ms - (3.0 + 512 * 0.01) / 3);
     check_is("overlapped", r.overlapped_ms, r.step_ms);
+    /* Where the backward pass repeats the forward pass, that is a quarter of both. */
+    job.recomputed                = 1.0;
+    const ms_scaling_row repeated = row_of(&job, &machine, 4);
+    check_is("a forward pass", repeated.step_ms - r.step_ms,
+             (3.0 + 512 * 0.01) * (1. / 3 - 1. / 4));
+    job.recomputed = 0.0;
     /* Messages that take longer than computing are the step, whatever it computes. */
     ms_scaling_machine slow  = machine;
     slow.net.ms_byte         = 1.0;

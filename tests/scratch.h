@@ -7,7 +7,7 @@
 
 typedef struct blob { /* a small file */
     size_t        n;
-    unsigned char p[65536];
+    unsigned char p[1 << 18];
 } blob;
 
 void get_file(const char *path, blob *b);

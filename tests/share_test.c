@@ -195,6 +195,9 @@ TEST(every_optimizer_takes_the_same_steps)
     check_kind(dev, "soft-musec", "operands", "bf16");
     check_kind(dev, "spectra", "operands", "f16");
     check_kind(dev, "muon", "operands", "f16");
+    check_kind(dev, "soap", "precondition-every", "2");
+    check_kind(dev, "shampoo", "precondition-every", "2");
+    check_kind(dev, "kl-shampoo", "precondition-every", "2");
     musec_ctx_destroy(dev);
 }
 

@@ -168,7 +168,9 @@ static double step_length(ms_optimizer_family family, const ms_objective *p, dou
 
 /* f falls, T steps of full length in one direction have length delta except for T's rounding, and
  * as the mean lies in the middle, an epoch stays within (T + 1) / 2 steps of it.  Muon's quintic
- * steps leave singular values of up to 1.21; nothing bounds SGDM. */
+ * steps leave singular values of up to 1.21; nothing bounds SGDM.  SOAP's entries are of size one
+ * only in eigenvectors that a gradient has a steady part in, and Dion2 moves a quarter of the rows:
+ * their steps are shorter. */
 TEST(every_optimizer_descends_with_steps_of_its_length)
 {
     const ms_optimizer *row;
@@ -188,7 +190,9 @@ TEST(every_optimizer_descends_with_steps_of_its_length)
               step);
         CHECK(row->family == MS_FAMILY_GRADIENT || r.spread <= over * step * (T + 1.0) / 2.0,
               "%s moves %g in an epoch of %g steps of %g", name, r.spread, T, step);
-        CHECK(r.spread >= 0.2 * step * T, "%s moves by only %g", name, r.spread);
+        const bool   less  = strcmp(name, "soap") == 0 || strcmp(name, "dion2") == 0;
+        const double least = less ? 0.1 : 0.2;
+        CHECK(r.spread >= least * step * T, "%s moves by only %g", name, r.spread);
         ms_theory_result_free(&r);
         ms_objective_free(&p);
     }

@@ -240,7 +240,6 @@ TEST(attentions_scratch_is_part_of_a_runs_memory)
     t->ctx->kind               = &fake;
     CHECK_OK_ERR(&e, ms_train_measure(&e, t, &with));
     t->ctx->kind = own;
-    ms_train_close(t);
     CHECK(n_planned == 2, "%d stages", n_planned);
     CHECK(planned[0].rows == 256 && planned[0].reach == 47 && planned[0].heads == 2 &&
               planned[0].head == 16 && planned[0].dtype == MUSEC_F32,
@@ -253,12 +252,23 @@ TEST(attentions_scratch_is_part_of_a_runs_memory)
               with.total == without.total - without.workspace + with.attention,
           "%llu, then %llu bytes", (unsigned long long)without.total,
           (unsigned long long)with.total);
-    FILE *to = tmpfile();
-    ms_train_print_memory(&with, to);
+    FILE *to            = tmpfile();
+    t->memory.available = with.total;
+    ms_train_print_memory(t, &with, to);
     take_text(to, words, sizeof words);
     CHECK(strstr(words, "workspace           4096.0 MiB (optimizer's step ") != NULL &&
               strstr(words, ", attention's gradient 4096.0 at most, not at once)\n") != NULL,
           "%s", words);
+    CHECK(strstr(words, "\n  available ") != NULL && strstr(words, "does not fit") == NULL, "%s",
+          words);
+    /* a byte less is too little */
+    to = tmpfile();
+    t->memory.available--;
+    ms_train_print_memory(t, &with, to);
+    take_text(to, words, sizeof words);
+    CHECK(strstr(words, "\n  it does not fit: the run needs 4.0 GiB, 0.0 of them for ") != NULL,
+          "%s", words);
+    ms_train_close(t);
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */
@@ -344,8 +354,13 @@ TEST(the_message_of_too_little_memory_says_what_needs_it)
     train_set(&cfg, "ns_mode", "fast"); /* eigenvalues take more than activations do */
     text = fail_after(&cfg, &w, NULL, 0, MUSEC_ENOMEM);
     CHECK(strstr(text, "fire; the run needs 0.0 GiB, 0.0 of them for activations of 128 tokens: "
-                       "more micro-batches (now 1) or a smaller batch lower that") != NULL,
+                       "more micro-batches (now 1), recompute layer or a smaller batch lower "
+                       "that") != NULL,
           "%s", text);
+    train_set(&cfg, "recompute", "layer");
+    text = fail_after(&cfg, &w, NULL, 0, MUSEC_ENOMEM);
+    CHECK(strstr(text, "more micro-batches (now 1) or a smaller batch lower that") != NULL, "%s",
+          text);
     /* with few tokens and many weights, micro-batches would not help */
     train_set(&cfg, "width", "128"), train_set(&cfg, "mlp", "512");
     train_set(&cfg, "batch", "16"), train_set(&cfg, "max_doc", "16");

@@ -152,6 +152,8 @@ typedef enum musec_second_moment {
 } musec_second_moment;
 /* Where ns_eps is: M / (|M|_F + eps), or M / max(|M|_F, eps). */
 typedef enum musec_eps_form { MUSEC_EPS_ADDED, MUSEC_EPS_FLOOR } musec_eps_form;
+/* Whose norm an update of Shampoo has. */
+typedef enum musec_graft { MUSEC_GRAFT_ADAM, MUSEC_GRAFT_NONE } musec_graft;
 typedef enum musec_nonfinite {
     MUSEC_NONFINITE_STOP,
     MUSEC_NONFINITE_SKIP,
@@ -198,13 +200,21 @@ typedef struct musec_optim_config {
     double  sharpness; /* of the clip: 2 soft, 4, 8, 16, 32, INFINITY hard; with ns_mode exact any
                               from 2 on; 0: as the optimizer's name and `clip` say */
     int32_t function;  /* musec_function */
-    int32_t second_moment;    /* musec_second_moment */
-    double  second_beta;      /* of its average; 0: 0.95 */
-    double  second_eps;       /* added to its root; 0: 1e-10 */
-    double  ns_eps;           /* of the norm that Newton-Schulz steps begin with; 0: 1e-7 */
-    int64_t threshold_warmup; /* steps in which D is divided by lr_scale, so that lr D stays */
-    int32_t ns_eps_form;      /* musec_eps_form */
-    int32_t reserved;         /* 0 */
+    int32_t second_moment;      /* musec_second_moment */
+    double  second_beta;        /* of its average; 0: 0.95 */
+    double  second_eps;         /* added to its root; 0: 1e-10 */
+    double  ns_eps;             /* of the norm that Newton-Schulz steps begin with; 0: 1e-7 */
+    int64_t threshold_warmup;   /* steps in which D is divided by lr_scale, so that lr D stays */
+    int32_t ns_eps_form;        /* musec_eps_form */
+    int32_t reserved;           /* 0 */
+    int64_t precondition_every; /* soap, shampoo: steps from one refresh of bases or roots to the
+                                   next */
+    int64_t max_precond_dim;    /* of a side; a longer one has the identity */
+    double  precondition_beta;  /* of the averages of their factors; 0: beta2; 1: sums */
+    double  fraction;           /* dion2: of the rows that a step takes */
+    double  precondition_eps;   /* shampoo: added to eigenvalues */
+    int32_t graft;              /* shampoo: musec_graft */
+    int32_t reserved_2;         /* 0 */
 } musec_optim_config;
 
 /* sizeof in version 0.1: the least that is taken. */
@@ -410,8 +420,8 @@ MUSEC_API const char *musec_optim_state_name(const musec_optim *opt, size_t para
  * optimizer is destroyed.  "average", "low" and "master" have the weight's shape and element
  * order, with block 0; "low" is of MUSEC_I16.  The others are a stack of all the parameter's
  * matrices, with block -1 (EINVAL if these are not all of one shape), or one of them, by its
- * `block`; "second" of rows has one column, of columns one row.  The dtype is what it is stored in:
- * float32 for weights of 16 bits, bf16 with momentum_dtype, float64 for "second" of rows or
+ * `block`; "second" of rows has one column, of columns one row.  The dtype is what it is stored
+ * in: float32 for weights of 16 bits, bf16 with momentum_dtype, float64 for "second" of rows or
  * columns.
  *
  * The view may be kept.  What was written through it is taken up by the next step if, since the

@@ -72,6 +72,13 @@ class OptimConfig(c.Structure):
         ("threshold_warmup", c.c_int64),
         ("ns_eps_form", c.c_int32),
         ("reserved", c.c_int32),
+        ("precondition_every", c.c_int64),
+        ("max_precond_dim", c.c_int64),
+        ("precondition_beta", c.c_double),
+        ("fraction", c.c_double),
+        ("precondition_eps", c.c_double),
+        ("graft", c.c_int32),
+        ("reserved_2", c.c_int32),
     ]
 
 
@@ -223,7 +230,7 @@ def _beta(value: Any) -> str:
     return _number(1.0 - float(value))
 
 
-# Divides the threshold by a factor of a schedule: PyTorch's schedulers set rates, and tell no factor.
+# It divides the threshold by a factor of a schedule, and PyTorch's schedulers set rates alone.
 _NOT_HERE = ("threshold-warmup",)
 
 
@@ -320,11 +327,19 @@ def apply(config: OptimConfig, settings: Mapping[str, Any]) -> None:
                 raise L.InvalidArgument(f"{name}={value!r}: {e}") from None
 
 
+def keeps_own_shape(name: str) -> bool:
+    """Is this a state of the rows or columns of each matrix, a square of its own?  A parameter of
+    one matrix has it as that, one of several equal ones as a stack, and one of others as a row."""
+    return name.startswith(("left", "right"))
+
+
 # ---- names of classes -----------------------------------------------------------------------------
 
 _SPELLINGS = {
     "muonclip": "MuonClip",
     "sgdm": "SGDM",
+    "soap": "SOAP",
+    "kl-shampoo": "KLShampoo",
     "adamw": "AdamW",
     "ademamix": "AdEMAMix",
     "normuon": "NorMuon",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 from pathlib import Path
@@ -125,6 +126,32 @@ def fsdp(rank, world):
     train(net, optimizer, 40, 60, rank, world)
     compare(net, 100)
     assert optimizer.state_dict()["state"][0]["step"] == 100
+
+
+def factors(rank, world):
+    """State that has not the shape of its parameter, with its owner and on the way to others."""
+    for make_net in (sharded, lambda: torch.nn.parallel.DistributedDataParallel(model())):
+        options = {"share": True} if make_net is not sharded else {}
+        runs = []
+        for _ in range(2):
+            net = make_net()
+            params = net.module if options else net
+            optimizer = mt.SOAP(groups(params), lr=0.01, precondition_every=2, **options)
+            if runs:
+                first, saved = runs[0]
+                net.load_state_dict(first)
+                optimizer.load_state_dict(saved)
+                train(net, optimizer, 4, 5, rank, world)
+                runs.append(full(net))
+                continue
+            train(net, optimizer, 5, 0, rank, world)
+            runs.append((copy.deepcopy(net.state_dict()), copy.deepcopy(optimizer.state_dict())))
+            train(net, optimizer, 4, 5, rank, world)
+            want = full(net)
+            square = next(p for p in params.parameters() if p.ndim == 2).shape
+            assert runs[0][1]["state"][0]["left"].shape[-1] <= max(square)
+        for name, value in runs[1].items():
+            assert torch.equal(value, want[name]), name
 
 
 def hsdp(rank, world):

@@ -88,6 +88,7 @@ ORTHOGONAL = {
     "scion": "sgdm",
     "muonh": "sgdm",
     "muon2": "adamw",
+    "dion2": "dion2",
 }
 
 
@@ -98,7 +99,9 @@ class Reference:
         self.name, self.o = name, options
         self.w = weight.detach().double().clone()
         self.state = [torch.zeros_like(self.w) for _ in range(3)]
+        self.factors, self.bases = {}, [None, None]
         self.second = 0.0
+        self.shift = 1e-12 if weight.dtype == torch.float64 else 5e-7
         self.t = 0
 
     # ---- base optimizers: the update direction, and the new state ----
@@ -131,6 +134,22 @@ class Reference:
     def direction(self, base, g):
         if base in ("adamw", "ademamix"):
             return self.moments(g, base == "ademamix")
+        if base == "soap":
+            return self.soap(g)
+        if base == "dion2":
+            m = self.state[0] + g if self.t > 1 else g
+            by_columns = g.shape[0] > g.shape[1]
+            rows = m.T if by_columns else m
+            k = math.ceil(self.o["fraction"] * len(rows))
+            taken = torch.zeros(len(rows), 1, dtype=g.dtype)
+            taken[rows.abs().sum(1).topk(k).indices] = 1.0
+            taken = taken.T if by_columns else taken
+            self.state[0] = m - (1.0 - self.o["momentum"]) * taken * m
+            return taken * m
+        if base == "kl-shampoo":
+            return self.kl_shampoo(g)
+        if base == "shampoo":
+            return self.shampoo(g)
         if base == "lion":
             b1, b2 = self.o["betas"][:2]
             m = self.state[0]
@@ -141,6 +160,102 @@ class Reference:
         self.state[0] = m
         u = self.look_ahead(m, g) if self.o["nesterov"] else m
         return torch.sign(u) if base == "signum" else u
+
+    # ---- preconditioning of both sides ----
+
+    def sides(self, g):
+        """The sides that are preconditioned, each with the matrix that sees them as rows."""
+        most = self.o["max_precond_dim"]
+        return [(i, x) for i, x in enumerate((g, g.T)) if x.shape[0] <= most]
+
+    def turn(self, x, back=False):
+        """Into the eigenvectors of both sides, which are columns, or back."""
+        q = [b if b is None or not back else b.T for b in self.bases]
+        x = x if q[0] is None else q[0].T @ x
+        return x if q[1] is None else x @ q[1]
+
+    def iterate(self, i):
+        """One step of orthogonal iteration, with the shift that keeps null spaces."""
+        f = self.factors[i]
+        eye = torch.eye(len(f), dtype=f.dtype)
+        return torch.linalg.qr((f / f.norm() + self.shift * eye) @ self.bases[i])[0]
+
+    def start_bases(self):
+        self.bases = [None, None]
+        for i, f in self.factors.items():
+            self.bases[i] = torch.linalg.eigh(f)[1].flip(1)
+
+    def soap(self, g):
+        o, t = self.o, self.t - 1
+        b1, b2 = o["betas"][:2]
+        b = o["precondition_beta"] or b2
+        if t == 0:
+            self.factors = {i: (1 - b) * x @ x.T for i, x in self.sides(g)}
+            self.start_bases()
+            return torch.zeros_like(g)
+        x = self.turn(g)
+        m, v, _ = self.state
+        m.mul_(b1).add_(x, alpha=1 - b1)
+        v.mul_(b2).addcmul_(x, x, value=1 - b2)
+        u = self.turn(m / (v.sqrt() + o["eps"]), back=True)
+        for i, x in self.sides(g):
+            self.factors[i] = b * self.factors[i] + (1 - b) * x @ x.T
+        if t % o["precondition_every"] == 0:
+            m = self.turn(m, back=True)
+            for i, f in self.factors.items():
+                q = self.bases[i]
+                order = torch.argsort(torch.diag(q.T @ f @ q), descending=True, stable=True)
+                self.bases[i], v = q[:, order], v.index_select(i, order)
+                self.bases[i] = self.iterate(i)
+            self.state[:2] = self.turn(m), v
+        return u * math.sqrt(1 - b2**t) / (1 - b1**t)
+
+    def kl_shampoo(self, g):
+        o, t = self.o, self.t - 1
+        b1, b2 = o["betas"][:2]
+        b, seen = o["precondition_beta"] or b2, self.sides(g)
+        if t == 0:
+            self.factors = {i: (1 - b) / x.shape[1] * x @ x.T for i, x in seen}
+            self.start_bases()
+            self.values = [torch.ones(n, dtype=g.dtype) for n in g.shape]
+            for i, _ in seen:
+                self.values[i] *= 0.1
+            return torch.zeros_like(g)
+        m = self.state[0].mul_(b1).add_(g, alpha=1 - b1)
+        rows, cols = self.values[0][:, None], self.values[1][None, :]
+        u = self.turn(self.turn(m) / ((rows * cols).sqrt() + o["eps"]), back=True)
+        x = self.turn(g)
+        for i, white in ((0, x / cols.sqrt()), (1, (x / rows.sqrt()).T)):
+            if i not in self.factors:
+                continue
+            y = self.bases[i] @ white
+            self.factors[i] = b * self.factors[i] + (1 - b) / y.shape[1] * y @ y.T
+            values = b * self.values[i] + (1 - b) * white.square().mean(1)
+            self.values[i] = values.clamp(min=max(10, min(len(values), 4000)) ** -2.0)
+        if t % o["precondition_every"] == 0:
+            for i in self.factors:
+                self.bases[i] = self.iterate(i)
+        return u
+
+    def shampoo(self, g):
+        o, t = self.o, self.t
+        b1, b2 = o["betas"][:2]
+        b, grafts = o["precondition_beta"] or b2, o["graft"] == "adam"
+        adam = self.moments(g, False)
+        m = self.state[0] / (1 - b1**t)
+        seen = self.sides(g)
+        for i, x in seen:
+            old = self.factors[i] if t > 1 else 0.0 * x @ x.T
+            self.factors[i] = b * old + (1 - b if b < 1 else 1) * x @ x.T
+            if t % o["precondition_every"] == 0:
+                values, q = torch.linalg.eigh(self.factors[i] / (1 - b**t if b < 1 else 1))
+                values = (values.clamp(min=0) + o["precondition_eps"]) ** (-0.5 / len(seen))
+                self.bases[i] = q @ torch.diag(values) @ q.T
+        if t < o["precondition_every"]:
+            return adam if grafts else m
+        p = m if self.bases[0] is None else self.bases[0] @ m
+        p = p if self.bases[1] is None else p @ self.bases[1]
+        return p * (adam.norm() / p.norm()) if grafts else p
 
     # ---- spectral functions ----
 

@@ -39,6 +39,6 @@ def run(case, directory, world=2):
 
 
 def test_two_processes_are_one(tmp_path):
-    run("ddp,share,fsdp,hsdp,refused,nonfinite,save", tmp_path)
+    run("ddp,share,fsdp,factors,hsdp,refused,nonfinite,save", tmp_path)
     run("load", tmp_path, 3)
     run("load", tmp_path, 1)

@@ -155,7 +155,8 @@ def test_other_optimizers_take_over_too():
     assert taken.param_groups[0]["threshold"] == "rms:2"
     assert taken.param_groups[0]["weight_decay"] == 0.0
     run(lambda p: taken, 3, weights, 5)
-    for cls, rule in ((mt.AdaMuon, "fixed-rms"), (mt.Scion, "spectral_unclamped"), (mt.MuonH, "none")):
+    own = {mt.AdaMuon: "fixed-rms", mt.Scion: "spectral_unclamped", mt.MuonH: "none"}
+    for cls, rule in own.items():
         assert cls.from_torch_muon(running).param_groups[0]["adjust_lr_fn"] == rule
     chosen = torch.optim.Muon(weights, adjust_lr_fn="match_rms_adamw")
     taken = mt.AdaMuon.from_torch_muon(chosen)

@@ -16,6 +16,7 @@
 #include "core/whole.h"
 #include "device/device.h"
 #include "experiment/chips.h"
+#include "experiment/estimate.h"
 
 enum { FIELDS = 5, SOURCE = 256 };
 
@@ -350,7 +351,8 @@ static musec_status plan(ms_error *e, const struct args *a, ms_comm *comm, ms_sc
                                   .micro_batches = cfg.micro_batches,
                                   .weak          = a->weak != 0,
                                   .fixed         = is_given(a, "micro-batches"),
-                                  .deterministic = cfg.deterministic != 0 };
+                                  .deterministic = cfg.deterministic != 0,
+                                  .recomputed    = ms_estimate_recomputed(&cfg, &stage) };
     for (size_t i = 0; i < p->n_rows; i++)
         p->linked = p->linked || p->row[i].ranks > 1;
     TRY(ms_scaling_list(e, &cfg, &p->job, &params));

@@ -72,9 +72,8 @@ double ms_train_work(const ms_train_config *cfg, const ms_schedule *s, int64_t f
     }
     if (cfg->val_every > 0) checked = end / cfg->val_every - first / cfg->val_every;
     if (end == s->steps && (cfg->val_every <= 0 || end % cfg->val_every != 0)) checked++;
-    /* a forward pass is a third of forward and backward */
-    return flops + (double)checked * (double)cfg->val_tokens / 3.0 *
-                       ms_estimate_token_flops(cfg, &s->stage[s->n_stages - 1]);
+    return flops + (double)checked * (double)cfg->val_tokens *
+                       ms_estimate_forward_flops(cfg, &s->stage[s->n_stages - 1]);
 }
 
 /* Operations a second of a product of the model's own kind; 0: not known. */

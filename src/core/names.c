@@ -36,6 +36,7 @@ static const struct {
     { "vocab", "", "vocab-size" },
     { "max-doc", "", "block-size|context|context-length|seq-len|sequence-length" },
     { "micro-batches", "", "grad-accum|gradient-accumulation-steps" },
+    { "recompute", "", "activation-checkpointing|gradient-checkpointing|checkpoint-activations" },
     { "val-every", "", "eval-every|eval-interval" },
     { "checkpoint-every", "", "save-every|save-interval" },
     { "report-every", "", "log-every" },

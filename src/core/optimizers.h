@@ -51,6 +51,8 @@ enum {
     MS_MARKER_HOURGLASS,
     MS_MARKER_OPEN_PLUS,
     MS_MARKER_PLUS,
+    MS_MARKER_OPEN_LEFTWARD,
+    MS_MARKER_LEFTWARD,
 };
 
 typedef struct ms_optimizer {

@@ -338,8 +338,9 @@ static musec_status check_header(ms_error *e, tar_in *in, const tar_header *h, c
         memmove(name, name + 2, strlen(name + 2) + 1);
     if (name[0] != '\0' && name[strlen(name) - 1] == '/') name[strlen(name) - 1] = '\0';
     TRY(count_member(e, in->path, *bytes, &in->bytes, &in->members));
-    if (h->type == '5' && (name[0] == '\0' || strcmp(name, ".") == 0)) return MUSEC_OK;
-    if (!is_plain(name))
+    const bool root = h->type == '5' && (name[0] == '\0' || strcmp(name, ".") == 0);
+    const bool none = h->type == 'x' || h->type == 'g'; /* what extends others makes no file */
+    if (!root && !none && !is_plain(name))
         return ms_fail(e, MUSEC_EFORMAT,
                        "%s: the name of member %lld is no plain path below the "
                        "archive's root",
@@ -391,19 +392,38 @@ done:
     return st;
 }
 
+/* Reads the data of a header that says more of the next member, "27 path=a/b/...\n30 mtime=...\n";
+ * *named: its name, which the member itself has cut. */
+static musec_status read_extended(ms_error *e, tar_in *in, int64_t bytes, bool *named)
+{
+    const size_t n    = ((size_t)bytes + BLOCK - 1) / BLOCK * BLOCK;
+    char        *text = calloc(1, n + 1);
+    musec_status st   = MUSEC_OK;
+
+    if (text == NULL) TRY(ms_no_memory(e, "the names of an archive"));
+    TRY(read_all(e, in, text, n));
+    *named = strstr(text, " path=") != NULL;
+done:
+    free(text);
+    return st;
+}
+
 static musec_status take_member(ms_error *e, tar_in *in, const tar_header *h, const char *dir)
 {
     char         name[PATH_TEXT], path[MS_PATH_MAX], above[MS_PATH_MAX];
     int64_t      bytes;
-    const bool   is_file = h->type == '0' || h->type == '\0';
+    const bool   is_file = h->type == '0' || h->type == '\0', extends = h->type == 'x';
+    bool         named = h->type == 'L'; /* GNU tar's long name */
     musec_status st;
 
-    if (h->type == 'L')
-        TRY(ms_fail(e, MUSEC_EFORMAT,
-                    "%s: it has a name of more than %d bytes in the form of GNU tar, which is not "
-                    "read: pack it with tar --format=ustar",
-                    in->path, NAME));
     TRY(check_header(e, in, h, name, &bytes));
+    if (extends) TRY(read_extended(e, in, bytes, &named));
+    if (named)
+        TRY(ms_fail(e, MUSEC_EFORMAT,
+                    "%s: it has a name that is too long for tar's first form (ustar), which alone "
+                    "is read: pack it with tar --format=ustar",
+                    in->path));
+    if (extends) return MUSEC_OK;
     if (!is_file || !is_run_file(name)) /* directories, and what a report does not read */
         return copy_member(e, in, bytes, NULL);
     TRY(ms_path_join(e, dir, name, path));

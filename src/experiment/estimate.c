@@ -41,16 +41,36 @@ static double visible_keys(int64_t window, int64_t max_doc)
     return fmin((double)window + 1.0, 0.5 * (double)max_doc);
 }
 
-double ms_estimate_token_flops(const ms_train_config *cfg, const ms_train_stage *stage)
+static double keys_of(const ms_train_config *cfg, const ms_train_stage *stage, int64_t layer)
+{
+    const bool is_long = (cfg->model.long_layers >> layer & 1) != 0;
+    return visible_keys(is_long ? stage->window_long : stage->window_short, stage->max_doc);
+}
+
+static double recomputed_flops(const ms_train_config *cfg, const ms_train_stage *stage)
+{
+    double flops = ms_gpt_recomputed_flops(&cfg->model, 1.0);
+    for (int64_t i = 0; i < cfg->model.layers; i++)
+        flops += ms_gpt_recomputed_attention(&cfg->model, i, keys_of(cfg, stage, i));
+    return flops;
+}
+
+double ms_estimate_forward_flops(const ms_train_config *cfg, const ms_train_stage *stage)
 {
     double flops = ms_gpt_flops(&cfg->model, 1.0);
-    for (int64_t i = 0; i < cfg->model.layers; i++) {
-        const bool is_long = (cfg->model.long_layers >> i & 1) != 0;
-        flops += ms_gpt_attention_flops(
-            &cfg->model,
-            visible_keys(is_long ? stage->window_long : stage->window_short, stage->max_doc));
-    }
-    return flops;
+    for (int64_t i = 0; i < cfg->model.layers; i++)
+        flops += ms_gpt_attention_flops(&cfg->model, keys_of(cfg, stage, i));
+    return flops / 3.0;
+}
+
+double ms_estimate_token_flops(const ms_train_config *cfg, const ms_train_stage *stage)
+{
+    return 3.0 * ms_estimate_forward_flops(cfg, stage) + recomputed_flops(cfg, stage);
+}
+
+double ms_estimate_recomputed(const ms_train_config *cfg, const ms_train_stage *stage)
+{
+    return recomputed_flops(cfg, stage) / ms_estimate_forward_flops(cfg, stage);
 }
 
 double ms_estimate_optim_work(const ms_train_config *cfg)
@@ -175,6 +195,7 @@ static musec_status add_model_runs(ms_error *e, const ms_train_config *like, int
     cfg.extension        = 0;
     cfg.val_every        = VAL_EVERY;
     cfg.checkpoint_every = 0;
+    cfg.model.recompute  = MS_RECOMPUTE_NONE;
     TRY(ms_train_config_set(e, &cfg, "report_every", "0"));
     for (int i = 0; i < width; i++)
         TRY(add_run(e, &cfg, (uint64_t)i, grid));
@@ -475,7 +496,7 @@ double ms_estimate_run(const ms_estimate *est, const ms_train_config *cfg)
     const double val     = cfg->val_every > 0 ? ceil(steps / (double)cfg->val_every) : 1.0;
     const double larger  = ms_estimate_optim_work(cfg) / ms_json_number(entry, "optim_work");
     const double slower =
-        ms_estimate_token_flops(cfg, &s.stage[s.n_stages - 1]) /
+        3.0 * ms_estimate_forward_flops(cfg, &s.stage[s.n_stages - 1]) /
         ms_json_number(json_array_get(stages, json_array_size(stages) - 1), "flops_token");
     const double ms =
         model_ms(entry, cfg, &s) + steps * ms_json_number(entry, "rest_ms") +

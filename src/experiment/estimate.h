@@ -45,9 +45,12 @@ double ms_estimate_run(const ms_estimate *est, const ms_train_config *cfg);
 /* The seconds that the unfinished runs take together, or all runs if `runs` is NULL. */
 double ms_estimate_all(const ms_estimate *est, const ms_grid *grid, const ms_sweep_run *runs);
 /* The quantities that times are proportional to: floating-point operations for a token of a stage,
- * forward and backward, and the sum of rows x cols x the smaller of them over the matrices of an
- * optimizer's step. */
+ * forward, backward and what is recomputed, or forward alone, and the sum of rows x cols x the
+ * smaller of them over the matrices of an optimizer's step. */
 double ms_estimate_token_flops(const ms_train_config *cfg, const ms_train_stage *stage);
+double ms_estimate_forward_flops(const ms_train_config *cfg, const ms_train_stage *stage);
+/* The share of a forward pass that the backward pass recomputes. */
+double ms_estimate_recomputed(const ms_train_config *cfg, const ms_train_stage *stage);
 double ms_estimate_optim_work(const ms_train_config *cfg);
 /* "40 s", "7 min", "3.5 h", "12 days", "9 years"; "-" if it is not known. */
 void ms_estimate_text(double seconds, char *text, size_t bytes);

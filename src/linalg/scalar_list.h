@@ -26,6 +26,7 @@ X(validate_scale,
 X(next_bound, (m_weight, g_weight, bound, absmax, factor, max, prediction), (bound, prediction))
 X(step_rates, (lr, size, after, decay0, decay1, decay2), (size, decay))
 X(second_moment, (v, sumsq, inv_n, beta, eps), (v, factor, sumsq))
+X(factor_value, (value, sumsq, inv_n, beta, floor), (value))
 X(keep_norm, (before, after), (factor))
 X(on_ball, (lr, weight, update), (size))
 X(to_ball, (size, before, after), (size, decay))

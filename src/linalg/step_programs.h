@@ -81,6 +81,14 @@ MS_FN ms_second_moment_out ms_eval_second_moment(ms_second_moment_in in)
     return out;
 }
 
+/* The average of a mean square, but at least `floor`: the eigenvalue of a factor of KL-Shampoo. */
+MS_FN ms_factor_value_out ms_eval_factor_value(ms_factor_value_in in)
+{
+    const double              value = in.beta * in.value + (1.0 - in.beta) * in.sumsq * in.inv_n;
+    const ms_factor_value_out out   = { value > in.floor ? value : in.floor };
+    return out;
+}
+
 /* The factor that gives back the norm that an update had before. */
 MS_FN ms_keep_norm_out ms_eval_keep_norm(ms_keep_norm_in in)
 {

@@ -1,6 +1,7 @@
 /* backward.c - the backward pass of gpt.h: dx holds the gradient of the residual stream.
  *
- * It recomputes norms, gated outputs, and what coefficients are made of. */
+ * It recomputes norms, gated outputs, and what coefficients are made of; and of every layer before
+ * the last, what the config names. */
 #include "model/pass.h"
 
 static musec_status mlp_backward(ms_gpt *g, int64_t layer)
@@ -112,6 +113,7 @@ musec_status ms_gpt_backward(ms_gpt *g, const ms_gpt_pass *pass)
         TRY(ms_have_grads(g, pass, l + 1));
         if (n->layer[l].dkept.data != NULL)
             TRY(g->d->ops->axpby(g->d, one, n->layer[l].dkept, one, n->dx));
+        TRY(ms_recompute_layer(g, pass, l));
         TRY(mlp_backward(g, l));
         if (ms_is_stopped(pass)) goto done;
         TRY(attention_backward(g, pass, l));

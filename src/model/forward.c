@@ -115,51 +115,91 @@ ms_mat ms_attn_source(const ms_gpt *g, int64_t layer)
     return from > 0 && layer >= from ? ms_output_of(g, from - 1) : g->now.layer[layer].mixed;
 }
 
-static musec_status attention_forward(ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
+/* From the input of a layer to the output of attention's heads. */
+static musec_status attention_forward(ms_gpt *g, const ms_gpt_pass *pass, int64_t layer,
+                                      ms_vec max_logit)
 {
     const ms_device_ops    *op = g->d->ops;
     const ms_layer_weights *w  = &g->w.layer[layer];
     ms_layer_acts          *a  = &g->now.layer[layer];
-    ms_mat                  input, y;
-    musec_status            st = MUSEC_OK;
+    ms_mat                  input;
+    musec_status            st;
 
+    TRY(ms_skip_forward(g, layer));
+    TRY(ms_mudd_enter(g, layer));
+    TRY(ms_mix_forward(g, layer));
     if (ms_gpt_is_bare(&g->cfg, layer)) return MUSEC_OK;
     TRY(op->rmsnorm(g->d, g->cfg.norm_eps, ms_attn_source(g, layer), g->now.norm));
     TRY(ms_attn_input(g, layer, &input));
     TRY(op->gemm(g->d, 1.0, input, ms_t(w->qkv), 0.0, a->qkv));
     TRY(ms_rope_forward(g, layer));
     TRY(ms_value_forward(g, layer));
-    TRY(ms_attend(g, pass, layer, max_logit_of(g, pass, layer)));
+    TRY(ms_attend(g, pass, layer, max_logit));
     if (g->cfg.head_gates)
         TRY(op->gemm(g->d, 1.0, ms_gate_input(g, g->now.norm), ms_t(w->gate), 0.0, a->s));
+done:
+    return st;
+}
+
+/* From there to the state between attention and MLP. */
+static musec_status add_attention(ms_gpt *g, int64_t layer)
+{
+    const ms_mat         o = g->w.layer[layer].o;
+    const ms_layer_acts *a = &g->now.layer[layer];
+    ms_mat               y;
+    musec_status         st;
+
+    if (ms_gpt_is_bare(&g->cfg, layer)) return MUSEC_OK;
     TRY(ms_attn_output(g, layer, &y));
-    if (!g->cfg.post_mix) return ms_add_product(g, a->mixed, y, w->o, a->mid);
-    TRY(op->gemm(g->d, 1.0, y, ms_t(w->o), 0.0, a->attn_out));
+    if (!g->cfg.post_mix) return ms_add_product(g, a->mixed, y, o, a->mid);
+    TRY(g->d->ops->gemm(g->d, 1.0, y, ms_t(o), 0.0, a->attn_out));
     TRY(ms_post_attn(g, layer));
+done:
+    return st;
+}
+
+/* To the activation of the MLP, and its output where that is mixed. */
+static musec_status mlp_forward(ms_gpt *g, int64_t layer)
+{
+    const ms_device_ops    *op = g->d->ops;
+    const ms_layer_weights *w  = &g->w.layer[layer];
+    const ms_layer_acts    *a  = &g->now.layer[layer];
+    musec_status            st;
+
+    TRY(op->rmsnorm(g->d, g->cfg.norm_eps, a->mid, g->now.norm));
+    TRY(op->gemm(g->d, 1.0, g->now.norm, ms_t(w->up), 0.0, a->h));
+    TRY(op->unary(g->d, ms_activation_of(g), a->h, ms_act_of(g, layer)));
+    if (g->cfg.post_mix) TRY(op->gemm(g->d, 1.0, ms_act_of(g, layer), w->down, 0.0, a->mlp_out));
 done:
     return st;
 }
 
 static musec_status layer_forward(ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
 {
-    const ms_device_ops    *op   = g->d->ops;
-    const ms_layer_weights *w    = &g->w.layer[layer];
-    ms_layer_acts          *a    = &g->now.layer[layer];
-    const ms_mat            next = ms_output_of(g, layer);
-    musec_status            st;
+    const ms_mat down = g->w.layer[layer].down, mid = g->now.layer[layer].mid;
+    const ms_mat next = ms_output_of(g, layer);
+    musec_status st;
 
-    TRY(ms_skip_forward(g, layer));
-    TRY(ms_mudd_enter(g, layer));
-    TRY(ms_mix_forward(g, layer));
-    TRY(attention_forward(g, pass, layer));
+    TRY(attention_forward(g, pass, layer, max_logit_of(g, pass, layer)));
+    TRY(add_attention(g, layer));
     if (ms_is_stopped(pass)) goto done;
-    TRY(op->rmsnorm(g->d, g->cfg.norm_eps, a->mid, g->now.norm));
-    TRY(op->gemm(g->d, 1.0, g->now.norm, ms_t(w->up), 0.0, a->h));
-    TRY(op->unary(g->d, ms_activation_of(g), a->h, ms_act_of(g, layer)));
-    if (!g->cfg.post_mix)
-        return ms_add_product(g, a->mid, ms_act_of(g, layer), ms_t(w->down), next);
-    TRY(op->gemm(g->d, 1.0, ms_act_of(g, layer), w->down, 0.0, a->mlp_out));
+    TRY(mlp_forward(g, layer));
+    if (!g->cfg.post_mix) return ms_add_product(g, mid, ms_act_of(g, layer), ms_t(down), next);
     TRY(ms_post_mlp(g, layer, next));
+done:
+    return st;
+}
+
+/* The forward pass has left the activations of the last layer.  The largest logits are known. */
+musec_status ms_recompute_layer(ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
+{
+    const bool   attn = ms_gpt_recomputes_attn(&g->cfg), mlp = ms_gpt_recomputes_mlp(&g->cfg);
+    musec_status st = MUSEC_OK;
+
+    if (layer == g->cfg.layers - 1) return MUSEC_OK;
+    if (attn) TRY(attention_forward(g, pass, layer, g->now.unused));
+    if (attn && (mlp || g->cfg.post_mix)) TRY(add_attention(g, layer));
+    if (mlp) TRY(mlp_forward(g, layer));
 done:
     return st;
 }

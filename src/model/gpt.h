@@ -34,6 +34,10 @@
  * Q, K, V of a layer are contiguous, so that one product computes all three.  Memory is
  * allocated at creation, for max_tokens; nothing is allocated after the first pass.
  *
+ * For the backward pass, a layer keeps its input, what attention and the MLP have computed, and the
+ * state between them.  What `recompute` names has one memory for all layers instead, and the
+ * backward pass computes it again from the inputs, by the same operations: the bits are the same.
+ *
  * The dtype is that of activations.  With 16 bits, weights and gradients are float32 nevertheless:
  * the pass reads a compute copy of every weight that goes into a product, rounded to 16 bits, and
  * adds its gradient to a float32 sum.  Who changes a weight must update its copy. */
@@ -50,6 +54,14 @@ enum {
 
 /* The activation of the MLP, a row of MS_UNARY_MAP. */
 typedef enum ms_activation { MS_ACTIVATION_RELU2, MS_ACTIVATION_GELU } ms_activation;
+
+/* What the backward pass computes again rather than keep of each layer. */
+typedef enum ms_recompute {
+    MS_RECOMPUTE_NONE,
+    MS_RECOMPUTE_ATTENTION, /* from the layer's input to the output of attention's heads */
+    MS_RECOMPUTE_MLP,       /* the activations of the MLP */
+    MS_RECOMPUTE_LAYER,     /* all but the layer's input */
+} ms_recompute;
 
 typedef struct ms_gpt_config {
     int64_t  layers, width, heads, head, mlp;        /* heads * head need not be width */
@@ -68,6 +80,7 @@ typedef struct ms_gpt_config {
     uint8_t  value_table[MS_GPT_LAYERS]; /* of each layer, from 1; 0: none */
     uint8_t  skip_from[MS_GPT_LAYERS];   /* the layer whose output is added, from 1; 0: none */
     int64_t  activation;                 /* ms_activation */
+    int64_t  recompute;                  /* ms_recompute: memory against time, the same bits */
     int64_t  cap;                        /* ms_cap */
     double   cap_scale, cap_shift, cap_width;
     double   attn_scale;    /* 0: 1 / sqrt(head) */
@@ -179,5 +192,8 @@ musec_status ms_gpt_next(ms_gpt *g, const int32_t *ids, int64_t n, const ms_gpt_
 double ms_gpt_flops(const ms_gpt_config *cfg, double tokens);
 /* Those of attention in one layer, where so many pairs of query and key are visible. */
 double ms_gpt_attention_flops(const ms_gpt_config *cfg, double visible_pairs);
+/* What recomputation adds to them: of products in all layers, and of attention in one. */
+double ms_gpt_recomputed_flops(const ms_gpt_config *cfg, double tokens);
+double ms_gpt_recomputed_attention(const ms_gpt_config *cfg, int64_t layer, double visible_pairs);
 
 #endif

@@ -67,6 +67,16 @@ bool ms_gpt_keeps(const ms_gpt_config *cfg, int64_t layer)
     return keeps;
 }
 
+bool ms_gpt_recomputes_attn(const ms_gpt_config *cfg)
+{
+    return cfg->recompute == MS_RECOMPUTE_ATTENTION || cfg->recompute == MS_RECOMPUTE_LAYER;
+}
+
+bool ms_gpt_recomputes_mlp(const ms_gpt_config *cfg)
+{
+    return cfg->recompute == MS_RECOMPUTE_MLP || cfg->recompute == MS_RECOMPUTE_LAYER;
+}
+
 int64_t ms_gpt_tables(const ms_gpt_config *cfg)
 {
     int64_t n = 0;
@@ -181,6 +191,7 @@ static musec_status check_fields(ms_error *e, const ms_gpt_config *cfg)
         { "value_ve", cfg->value_ve, 0, 1 },
         { "mudd", cfg->mudd, 0, SIDE_MAX },
         { "activation", cfg->activation, MS_ACTIVATION_RELU2, MS_ACTIVATION_GELU },
+        { "recompute", cfg->recompute, MS_RECOMPUTE_NONE, MS_RECOMPUTE_LAYER },
         { "cap", cfg->cap, MS_CAP_NONE, MS_CAP_SIGMOID },
         { "rope_adjacent", cfg->rope_adjacent, 0, 1 },
     };
@@ -342,32 +353,59 @@ int64_t ms_gpt_chunk(const ms_gpt_config *cfg, int64_t max_tokens, int64_t logit
     return rows < max_tokens ? rows : max_tokens;
 }
 
-static void carve_layer(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype, int64_t tokens,
-                        int64_t l, ms_layer_acts *out)
+/* From the input of a layer to the output of attention. */
+static void carve_attn_acts(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype,
+                            int64_t tokens, int64_t l, ms_layer_acts *out)
 {
     const int64_t     a = cfg->heads * cfg->head, w = cfg->width;
     const musec_dtype wide = ms_dtype_accum(dtype);
-    out->x                 = take_mat(c, dtype, 1, tokens, w);
     out->skipped           = out->x;
     if (cfg->skip_from[l] || ms_gpt_is_dynamic(cfg, l))
         out->skipped = take_mat(c, dtype, 1, tokens, w);
     if (cfg->skip_from[l]) out->skip_s = take_mat(c, wide, 1, tokens, 1);
     out->mixed = cfg->x0_mix ? take_mat(c, dtype, 1, tokens, w) : out->skipped;
-    if (!ms_gpt_is_bare(cfg, l)) {
-        out->qkv = take_mat(c, dtype, 1, tokens, 3 * a);
-        out->qk  = take_mat(c, dtype, 1, tokens, 2 * a);
-        out->y   = take_mat(c, dtype, 1, tokens, a);
-        out->lse = take_mat(c, wide, cfg->heads, 1, tokens);
-        if (cfg->head_gates) out->s = take_mat(c, dtype, 1, tokens, cfg->heads);
-        if (cfg->post_mix) out->attn_out = take_mat(c, dtype, 1, tokens, w);
-        out->mid = take_mat(c, dtype, 1, tokens, w);
-    } else {
-        out->mid = out->mixed;
-    }
-    out->h = take_mat(c, dtype, 1, tokens, cfg->mlp);
-    if (cfg->post_mix) out->mlp_out = take_mat(c, dtype, 1, tokens, w);
     if (cfg->value_table[l]) out->value_s = take_mat(c, wide, 1, tokens, cfg->heads);
-    if (ms_gpt_keeps(cfg, l)) out->dkept = take_mat(c, dtype, 1, tokens, w);
+    if (ms_gpt_is_bare(cfg, l)) {
+        out->mid = out->mixed;
+        return;
+    }
+    out->qkv = take_mat(c, dtype, 1, tokens, 3 * a);
+    out->qk  = take_mat(c, dtype, 1, tokens, 2 * a);
+    out->y   = take_mat(c, dtype, 1, tokens, a);
+    out->lse = take_mat(c, wide, cfg->heads, 1, tokens);
+    if (cfg->head_gates) out->s = take_mat(c, dtype, 1, tokens, cfg->heads);
+    if (cfg->post_mix) out->attn_out = take_mat(c, dtype, 1, tokens, w);
+}
+
+/* The part of a layer's activations that is recomputed, or the part that is not. */
+static void carve_layer(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype, int64_t tokens,
+                        int64_t l, bool recomputed, ms_layer_acts *out)
+{
+    const int64_t w = cfg->width;
+    if (!recomputed) out->x = take_mat(c, dtype, 1, tokens, w);
+    if (ms_gpt_recomputes_attn(cfg) == recomputed) carve_attn_acts(c, cfg, dtype, tokens, l, out);
+    if ((cfg->recompute == MS_RECOMPUTE_LAYER) == recomputed && !ms_gpt_is_bare(cfg, l))
+        out->mid = take_mat(c, dtype, 1, tokens, w);
+    if (ms_gpt_recomputes_mlp(cfg) == recomputed) {
+        out->h = take_mat(c, dtype, 1, tokens, cfg->mlp);
+        if (cfg->post_mix) out->mlp_out = take_mat(c, dtype, 1, tokens, w);
+    }
+    if (!recomputed && ms_gpt_keeps(cfg, l)) out->dkept = take_mat(c, dtype, 1, tokens, w);
+}
+
+static void carve_layers(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype, int64_t tokens,
+                         ms_layer_acts *out)
+{
+    size_t begin, end;
+    for (int64_t l = 0; l < cfg->layers; l++)
+        carve_layer(c, cfg, dtype, tokens, l, false, &out[l]);
+    begin = end = c->used;
+    for (int64_t l = 0; l < cfg->layers; l++) {
+        c->used = begin; /* all layers share this */
+        carve_layer(c, cfg, dtype, tokens, l, true, &out[l]);
+        if (c->used > end) end = c->used;
+    }
+    c->used = end;
 }
 
 /* What the parts of the smallest of the paper's models need. */
@@ -445,8 +483,7 @@ void ms_gpt_carve_acts(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype
     const int64_t a = cfg->heads * cfg->head, w = cfg->width, n = max_tokens;
     const int64_t pairs = ms_gpt_rope_pairs(cfg), positions = cfg->paired_layers ? 2 * n : n;
     *out = (ms_gpt_acts){ 0 };
-    for (int64_t l = 0; l < cfg->layers; l++)
-        carve_layer(c, cfg, dtype, n, l, &out->layer[l]);
+    carve_layers(c, cfg, dtype, n, out->layer);
     out->x     = take_mat(c, dtype, 1, n, w);
     out->norm  = take_mat(c, dtype, 1, n, w);
     out->dx    = take_mat(c, dtype, 1, n, w);
@@ -529,4 +566,26 @@ double ms_gpt_flops(const ms_gpt_config *cfg, double tokens)
 double ms_gpt_attention_flops(const ms_gpt_config *cfg, double visible_pairs)
 {
     return 12.0 * (double)(cfg->heads * cfg->head) * visible_pairs;
+}
+
+/* Two for each weight that a product of the forward pass reads a second time, in all layers but the
+ * last, whose activations are still there.  The MLP's second product is recomputed only where its
+ * output is kept (post_mix), as is attention's where only attention is recomputed. */
+double ms_gpt_recomputed_flops(const ms_gpt_config *cfg, double tokens)
+{
+    const double a = (double)(cfg->heads * cfg->head), w = (double)cfg->width;
+    const double m    = (double)cfg->mlp;
+    const bool   attn = ms_gpt_recomputes_attn(cfg), mlp = ms_gpt_recomputes_mlp(cfg);
+    double       read = 0.0;
+    for (int64_t l = 0; l < cfg->layers - 1; l++) {
+        if (attn && !ms_gpt_is_bare(cfg, l)) read += (mlp || cfg->post_mix ? 4.0 : 3.0) * a * w;
+        if (mlp) read += (cfg->post_mix ? 2.0 : 1.0) * m * w;
+    }
+    return 2.0 * read * tokens;
+}
+
+double ms_gpt_recomputed_attention(const ms_gpt_config *cfg, int64_t layer, double visible_pairs)
+{
+    const bool again = ms_gpt_recomputes_attn(cfg) && layer < cfg->layers - 1;
+    return again ? ms_gpt_attention_flops(cfg, visible_pairs) / 3.0 : 0.0;
 }

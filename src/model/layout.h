@@ -48,7 +48,8 @@ typedef struct ms_mudd_acts {
     ms_mat coef, dcoef, ds; /* (T, n): accumulator dtype, but for ds */
 } ms_mudd_acts;
 
-/* What the forward pass keeps for the backward pass. */
+/* What the forward pass keeps for the backward pass, in memory of the layer's own or, where it is
+ * recomputed, in memory that all layers share: then it is that of the layer last computed. */
 typedef struct ms_layer_acts {
     ms_mat x, mixed; /* (T, width): the input, and after x0_mix (without it the same memory) */
     ms_mat qkv, qk;  /* (T, 3a) as projected, (T, 2a) normalised and rotated */
@@ -104,6 +105,9 @@ bool ms_gpt_is_bare(const ms_gpt_config *cfg, int64_t layer);
 bool ms_gpt_is_paired(const ms_gpt_config *cfg, int64_t layer);
 bool ms_gpt_has_xsa(const ms_gpt_config *cfg, int64_t layer);
 bool ms_gpt_is_dynamic(const ms_gpt_config *cfg, int64_t layer); /* by mudd */
+/* Are these recomputed: what leads to the output of attention's heads, the MLP's activations? */
+bool ms_gpt_recomputes_attn(const ms_gpt_config *cfg);
+bool ms_gpt_recomputes_mlp(const ms_gpt_config *cfg);
 /* The number of value tables. */
 int64_t ms_gpt_tables(const ms_gpt_config *cfg);
 

@@ -122,6 +122,8 @@ musec_status ms_mudd_leave_backward(ms_gpt *g);
 /* ---- passes ---------------------------------------------------------------------------------- */
 
 musec_status ms_gpt_forward(ms_gpt *g, const ms_gpt_pass *pass);
+/* Computes again what the backward pass of a layer needs and other layers have overwritten. */
+musec_status ms_recompute_layer(ms_gpt *g, const ms_gpt_pass *pass, int64_t layer);
 musec_status ms_gpt_backward(ms_gpt *g, const ms_gpt_pass *pass);
 
 #endif

@@ -18,13 +18,16 @@
  * lion
  *     direction sign(b1 M + (1 - b1) G),   then M <- b2 M + (1 - b2) G, from zero
  *
+ * soap, shampoo, kl-shampoo, dion2: files of their own
+ *
  * At the first step the momentum of sgdm and signum is G itself (momentum-init first) or follows
  * from zero.  With heavy-ball momentum both are G. */
 #include <math.h>
 #include <string.h>
 
 #include "core/names.h"
-#include "optim/optim.h"
+#include "optim/bases.h"
+#include "optim/precondition.h"
 
 /* ---- momentum -------------------------------------------------------------------------------- */
 
@@ -269,8 +272,9 @@ done:
 
 #define MOMENTUM_OPTIONS "beta|momentum-form|momentum-init|nesterov"
 #define MOMENT_OPTIONS   "beta1|beta2|eps"
+#define PRECOND_OPTIONS  "precondition-every|precondition-beta|max-precond-dim"
 
-const char ms_base_choices[] = "sgdm|adamw|signum|ademamix|lion";
+const char ms_base_choices[] = "sgdm|adamw|signum|ademamix|lion|soap|shampoo|kl-shampoo|dion2";
 
 static const ms_base bases[] = {
     { .name                  = "sgdm",
@@ -299,6 +303,38 @@ static const ms_base bases[] = {
       .options   = "beta1|beta2",
       .direction = lion_direction,
       .max_grad  = lion_max_grad },
+    { .name        = "soap",
+      .states      = { "m", "v", "left", "right", "left-basis", "right-basis" },
+      .options     = MOMENT_OPTIONS "|" PRECOND_OPTIONS,
+      .direction   = ms_soap_direction,
+      .max_grad    = ms_precond_max_grad,
+      .state_shape = ms_precond_state_shape,
+      .workspace   = ms_soap_bytes,
+      .waits       = true },
+    { .name        = "shampoo",
+      .states      = { "m", "v", "left", "right", "left-root", "right-root" },
+      .options     = MOMENT_OPTIONS "|" PRECOND_OPTIONS "|precondition-eps|graft",
+      .direction   = ms_shampoo_direction,
+      .max_grad    = ms_precond_max_grad,
+      .state_shape = ms_precond_state_shape,
+      .workspace   = ms_shampoo_bytes,
+      .waits       = true },
+    { .name        = "kl-shampoo",
+      .states      = { "m", "left", "right", "left-basis", "right-basis", "left-values",
+                       "right-values" },
+      .options     = MOMENT_OPTIONS "|" PRECOND_OPTIONS,
+      .direction   = ms_kl_shampoo_direction,
+      .max_grad    = ms_kl_shampoo_max_grad,
+      .state_shape = ms_precond_state_shape,
+      .workspace   = ms_kl_shampoo_bytes,
+      .waits       = true },
+    { .name      = "dion2",
+      .states    = { "momentum" },
+      .options   = "beta|fraction",
+      .direction = ms_dion2_direction,
+      .max_grad  = ms_dion2_max_grad,
+      .workspace = ms_dion2_bytes,
+      .waits     = true },
 };
 
 const ms_base *ms_base_find(const char *name)

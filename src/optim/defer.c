@@ -29,6 +29,8 @@ static const char *reason_against(const ms_device *d, const musec_optim *opt)
     if (cfg->alpha_warmup > 0 || cfg->beta3_warmup > 0)
         if (ms_base_reads(ms_base_find(cfg->base), "alpha-warmup"))
             return "a warmup of alpha or beta3, which counts steps";
+    if (ms_base_find(cfg->base)->waits)
+        return "a base that waits for the device at its steps (soap, shampoo, kl-shampoo, dion2)";
     if (opt->spectral_fn == MS_SPECTRAL_NONE) return NULL;
     if (cfg->ns_mode == MUSEC_NS_EXACT) return "ns-mode exact: decompositions wait";
     if (clips && cfg->threshold_rule == MUSEC_THRESHOLD_QUANTILE)

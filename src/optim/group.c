@@ -30,8 +30,10 @@ void ms_state_names(const musec_optim_config *cfg, bool aux, const char *names[M
 
 ms_mat ms_state_shape(const musec_optim *opt, const ms_group *g, int k)
 {
+    const ms_mat whole = { .rows = g->rows, .cols = g->cols, .dtype = ms_state_dtype(opt, g) };
     if (strcmp(g->states[k], MS_SECOND_STATE) == 0) return ms_second_shape(opt, g);
-    return (ms_mat){ .rows = g->rows, .cols = g->cols, .dtype = ms_state_dtype(opt, g) };
+    if (g->base->state_shape == NULL) return whole;
+    return g->base->state_shape(ms_group_config(opt, g), g->states[k], whole);
 }
 
 /* ---- what a step may do with a group --------------------------------------------------------- */

@@ -21,7 +21,7 @@
 #include "linalg/linalg.h"
 
 #define MS_PARAM_NAME_MAX 400 /* bytes: a name goes into the keys of a state file */
-#define MS_STATES         4   /* state buffers of a matrix, at most */
+#define MS_STATES         8   /* state buffers of a matrix, at most */
 #define MS_RATE_MAX       1e9 /* learning rates and decays, as the options have it */
 
 static inline bool ms_spectral_clips(ms_spectral_fn fn)
@@ -79,6 +79,11 @@ typedef struct ms_base {
      * dtype_max.  Where the optimizer stores the clipped momentum, no entry of that is above
      * `threshold`; else it is infinite. */
     double (*max_grad)(const musec_optim_config *cfg, double threshold, double dtype_max);
+    /* The shape and dtype of a state of a weight like `whole`; NULL: all states are like it. */
+    ms_mat (*state_shape)(const musec_optim_config *cfg, const char *state, ms_mat whole);
+    /* Bytes that its direction needs for one such matrix, but for the direction; NULL: none. */
+    uint64_t (*workspace)(const musec_optim_config *cfg, ms_mat whole);
+    bool waits; /* its direction waits for the device, or what it does depends on the step */
 } ms_base;
 
 extern const char ms_base_choices[];              /* the names of all base optimizers, "a|b|c" */

@@ -13,7 +13,7 @@
 #define ONE_OF(member, choices)        MS_OPTIM_CHOICE, AT(member), 0, 0, choices
 #define PARSED(type, value)            type, 0, 0, 0, 0, value
 #define AUX                            "AdamW for embedding, head and vectors: "
-#define MOMENTS                        "adam, adamw, ademamix: "
+#define MOMENTS                        "adam, adamw, ademamix, soap, shampoo, kl-shampoo: "
 
 const ms_optim_option ms_optim_options[] = {
     { "lr", REAL(lr, 0, 1e9), "learning rate [0.02]" },
@@ -28,7 +28,8 @@ const ms_optim_option ms_optim_options[] = {
       "scale of the step: the clipped matrix as in the paper, or that divided by D, which suits "
       "learning rates of Muon [paper; softmuon: unit]" },
     { "base", PARSED(MS_OPTIM_BASE, ms_base_choices),
-      "the optimizer whose update the spectral function is applied to [sgdm; muon2: adamw]" },
+      "the optimizer whose update the spectral function is applied to [sgdm; muon2: adamw; dion2: "
+      "dion2]" },
     { "function", ONE_OF(function, "auto|polar|soft|sharp|hard"),
       "what the singular values of the update become: 1 (polar), or clipped at D, smoothly, "
       "sharply or exactly; auto: as the optimizer is [auto]" },
@@ -52,7 +53,8 @@ const ms_optim_option ms_optim_options[] = {
       "largest relative error in ns-mode accurate; 0: a hundredth of beta, since stored clipped "
       "momentum multiplies errors by 1/beta [0]" },
     { "ns-coeffs", ONE_OF(ns_coeffs, MS_QUINTIC_LISTS),
-      "muon: coefficients of the quintic Newton-Schulz steps [keller; normuon: polar-express]" },
+      "muon: coefficients of the quintic Newton-Schulz steps [keller; normuon, dion2: "
+      "polar-express]" },
     { "ns-eps", REAL(ns_eps, 0, 1e9),
       "muon: eps of the norm that Newton-Schulz steps divide by first; 0: 1e-7 [0]" },
     { "ns-eps-form", ONE_OF(ns_eps_form, "added|floor"),
@@ -69,13 +71,13 @@ const ms_optim_option ms_optim_options[] = {
              "decoupled|independent|lr2|cautious|cautious-lr2|coupled|after|frank-wolfe|"
              "hyperball"),
       "formula of the weight decay (docs/optimizers.md) [decoupled; adam: coupled; normuon: "
-      "cautious; muonh: hyperball]" },
+      "cautious; muonh: hyperball; soap, kl-shampoo: after]" },
     { "nesterov", ONE_OF(nesterov, "no|yes"),
       "use Nesterov momentum: look ahead by one gradient [no; normuon, adamuon: yes]" },
     { "shape-rule", ONE_OF(shape_rule, "none|keller|moonlight|mup|rms|fixed-rms"),
       "factor on the update of an m x n matrix: 1, sqrt(max(1, m/n)), 0.2 sqrt(max(m, n)), "
       "sqrt(m/n), sqrt(max(m, n)), or 0.2 sqrt(m n) / |U|_F [none; normuon: keller; adamuon: "
-      "fixed-rms; muon2: moonlight; scion: mup]" },
+      "fixed-rms; muon2: moonlight; scion, dion2: mup]" },
     { "momentum-form", ONE_OF(momentum_form, "ema|heavy-ball"),
       "momentum M with gradient G: (1-beta) M + beta G, or (1-beta) M + G [ema]" },
     { "momentum-init", ONE_OF(momentum_init, "first|zero"),
@@ -87,9 +89,11 @@ const ms_optim_option ms_optim_options[] = {
       "at a NaN or infinity in a gradient, stop the run, skip the step, or let the GPU decide to "
       "skip it, without waiting [stop]" },
     { "beta1", REAL(beta1, 0, 0.99999998),
-      MOMENTS "decay rate of the first moment; lion: weight of the momentum in the update [0.9]" },
+      MOMENTS "decay rate of the first moment; lion: weight of the momentum in the update [0.9; "
+              "soap: 0.95]" },
     { "beta2", REAL(beta2, 0, 0.99999998),
-      MOMENTS "decay rate of the second moment; lion: of the momentum [0.999; lion: 0.99]" },
+      MOMENTS "decay rate of the second moment; lion: of the momentum [0.999; lion: 0.99; soap: "
+              "0.95; kl-shampoo: 0.98]" },
     { "eps", REAL(eps, 1e-30, 1e9), MOMENTS "added to the root of the second moment [1e-8]" },
     { "beta3", REAL(beta3, 0, 0.99999998), "ademamix: decay rate of the slow average [0.9999]" },
     { "alpha", REAL(alpha, 0, 1e9), "ademamix: weight of the slow average [8]" },
@@ -97,6 +101,21 @@ const ms_optim_option ms_optim_options[] = {
       "ademamix: steps in which alpha grows to its value [0]" },
     { "beta3-warmup", WHOLE(beta3_warmup, 0, 1e15, "N"),
       "ademamix: steps in which beta3 grows to its value [0]" },
+    { "precondition-every", WHOLE(precondition_every, 1, 1e15, "N"),
+      "soap, shampoo, kl-shampoo: steps from one refresh of the eigenvectors or roots to the next "
+      "[10]" },
+    { "precondition-beta", REAL(precondition_beta, 0, 1),
+      "soap, shampoo, kl-shampoo: decay rate of the averages of G G^T and G^T G; 0: beta2; 1: sums "
+      "[0]" },
+    { "max-precond-dim", WHOLE(max_precond_dim, 0, 1e15, "N"),
+      "soap, shampoo, kl-shampoo: a side with more rows or columns than this keeps the identity "
+      "[10000]" },
+    { "precondition-eps", REAL(precondition_eps, 1e-30, 1e9),
+      "shampoo: added to the eigenvalues of these averages [1e-12]" },
+    { "fraction", REAL(fraction, MS_OPTIM_ABOVE_0, 1),
+      "dion2: share of the rows of the shorter side that a step takes [0.25]" },
+    { "graft", ONE_OF(graft, "adam|none"),
+      "shampoo: scale the update to the norm of Adam's, or not at all [adam]" },
     { "qk-tau", REAL(qk_tau, MS_OPTIM_ABOVE_0, 1e9),
       "muonclip: shrink heads whose attention logits exceed this [100]" },
     { "qk-alpha", REAL(qk_alpha, 0, 1),

@@ -95,6 +95,13 @@ static uint64_t masked_product_bytes(const musec_optim *opt, const ms_group *g)
     return (uint64_t)(g->rows * g->cols) * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN;
 }
 
+/* Bytes of each matrix that the base optimizer needs for its direction. */
+static uint64_t base_bytes(const musec_optim *opt, const ms_group *g)
+{
+    const ms_mat whole = { .rows = g->rows, .cols = g->cols, .dtype = g->dtype };
+    return g->base->workspace == NULL ? 0 : g->base->workspace(ms_group_config(opt, g), whole);
+}
+
 /* Bytes of each matrix in a chunk: direction, update, look-ahead (Nesterov), the widened momentum
  * where it is stored in bf16, and the operator's workspace.  Where averaging rounds the direction
  * to 16 bits, that is the operator's input, and a clip that is stored goes into the state; Muon
@@ -113,7 +120,7 @@ static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g, bool rep
     const uint64_t each     = ms_dtype_bytes(g->operands),
                    spectral = ms_spectral_bytes(&opt->cfg, g, cached);
     const uint64_t lean     = (reports ? 1 : 0) + ahead;
-    const uint64_t behind   = ms_second_bytes(opt, g) + ms_ball_bytes(opt, g);
+    const uint64_t behind   = ms_second_bytes(opt, g) + ms_ball_bytes(opt, g) + base_bytes(opt, g);
     const uint64_t product  = masked_product_bytes(opt, g) + behind;
     const uint64_t passes =
         fuses_epilogues(opt, g) ? 0 : (wide + each) * r * r + 2 * MS_ARENA_ALIGN;

@@ -16,10 +16,10 @@
 #include "report/compare_labels.h"
 
 /* Fields that do not affect what is compared. */
-static const char *const ignored[] = { "seed",       "checkpoint_every", "checkpoints",
-                                       "keep",       "device",           "report_every",
-                                       "val_every",  "deterministic",    "workspace",
-                                       "data_format" };
+static const char *const ignored[] = { "seed",        "checkpoint_every", "checkpoints",
+                                       "keep",        "device",           "report_every",
+                                       "val_every",   "deterministic",    "workspace",
+                                       "data_format", "recompute" };
 /* Tuned options: a method's loss is the best over the last two. */
 static const char *const tuned[] = { "lr", "threshold", "weight_decay" };
 

@@ -14,9 +14,19 @@
 static const struct {
     const char *option, *text;
 } since[] = {
-    { "function", "auto" },      { "second_moment", "none" }, { "second_beta", "0" },
-    { "second_eps", "0" },       { "ns_eps", "0" },           { "ns_eps_form", "added" },
+    { "function", "auto" },
+    { "second_moment", "none" },
+    { "second_beta", "0" },
+    { "second_eps", "0" },
+    { "ns_eps", "0" },
+    { "ns_eps_form", "added" },
     { "threshold_warmup", "0" },
+    { "precondition_every", "10" },
+    { "precondition_beta", "0" },
+    { "max_precond_dim", "10000" },
+    { "precondition_eps", "1e-12" },
+    { "graft", "adam" },
+    { "fraction", "0.25" },
 };
 
 /* A clip that is as sharp as its optimizer's own has "", whether the run

@@ -70,6 +70,7 @@ void ms_svg_marker(int marker, double x, double y, double radius, FILE *to)
         "M-1.2,0L-.6,-1.04h1.2L1.2,0L.6,1.04h-1.2z",        /* hexagon */
         "M-1.1,-1.1h2.2L-1.1,1.1h2.2z",                     /* hourglass */
         "M-.4,-1.2h.8v.8h.8v.8h-.8v.8h-.8v-.8h-.8v-.8h.8z", /* plus */
+        "M-1.33,0L.67,-1.33v2.66z",                         /* triangle, leftward */
     };
     const size_t shape = marker < MS_MARKER_CROSS ? 0 : (size_t)marker / 2 - 1;
     fprintf(to, "<path d=\"%s\" transform=\"translate(%.2f,%.2f) scale(%.2f)\"/>",

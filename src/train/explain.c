@@ -152,7 +152,7 @@ musec_status ms_train_explain(ms_error *e, const ms_train_config *cfg, FILE *to)
     explain_schedule(&t, to);
     TRY(explain_rules(e, &t, to));
     TRY(explain_settings(e, &t, to));
-    ms_train_print_memory(&sizes, to);
+    ms_train_print_memory(&t, &sizes, to);
 done:
     json_decref(init.origin);
     ms_train_teardown(&t);

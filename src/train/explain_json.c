@@ -120,7 +120,7 @@ static json_t *params_of(const musec_optim *opt)
     return list;
 }
 
-static json_t *memory_of(const ms_train_sizes *s)
+static json_t *memory_of(const ms_train *t, const ms_train_sizes *s)
 {
     ms_memory_row rows[MS_MEMORY_ROWS];
     json_t       *all = json_object();
@@ -132,6 +132,9 @@ static json_t *memory_of(const ms_train_sizes *s)
             if (*c == ' ') *c = '_';
         ms_json_set(&all, key, json_integer((json_int_t)rows[i].bytes));
     }
+    ms_json_set(&all, "needed", json_integer((json_int_t)ms_train_device_bytes(t, s)));
+    if (t->memory.available > 0)
+        ms_json_set(&all, "available", json_integer((json_int_t)t->memory.available));
     return all;
 }
 
@@ -149,8 +152,8 @@ musec_status ms_train_explain_json(ms_error *e, const ms_train_config *cfg, json
     *out = json_pack("{s:o, s:o, s:{s:o, s:o}, s:o, s:s, s:o, s:o, s:o}", "device", device_of(&t),
                      "model", model_of(&t, &sizes), "data", "train", sets_of(t.train), "val",
                      sets_of(t.val), "schedule", schedule_of(&t), "optimizer", t.cfg.optim.name,
-                     "parameters", params_of(t.optim), "memory_bytes", memory_of(&sizes), "config",
-                     ms_train_config_json(&t.cfg));
+                     "parameters", params_of(t.optim), "memory_bytes", memory_of(&t, &sizes),
+                     "config", ms_train_config_json(&t.cfg));
     if (*out == NULL) st = ms_no_memory(e, "the description of the run");
 done:
     ms_train_teardown(&t);

@@ -119,6 +119,10 @@ const ms_field ms_fields[] = {
     { "deterministic", CHOICE(deterministic, "no|yes"), "yes", DEVICE, RESUMABLE | NOT_KEYED,
       "give the same bits from run to run, on any number of ranks; no lets a GPU use faster "
       "operations that do not, and ranks send less" },
+    { "recompute", CHOICE(model.recompute, "none|attention|mlp|layer"), "none", DEVICE,
+      RESUMABLE | NOT_KEYED,
+      "part of each layer that the backward pass computes again instead of keeping it (activation "
+      "checkpointing): less memory, more time, the same bits" },
     { "layers", INT(model.layers, 1, MS_GPT_LAYERS), "2", MODEL, 0,
       "number of transformer layers" },
     { "width", INT(model.width, 1, 1 << 20), "128", MODEL, 0,
@@ -270,6 +274,12 @@ static const ms_optim_field optim_fields[] = {
     { "alpha", NULL, SINGLE, 0 },
     { "alpha-warmup", NULL, SINGLE, 0 },
     { "beta3-warmup", NULL, SINGLE, 0 },
+    { "precondition-every", NULL, SINGLE, KEYED_IF_SET },
+    { "precondition-beta", NULL, SINGLE, KEYED_IF_SET },
+    { "max-precond-dim", NULL, SINGLE, KEYED_IF_SET },
+    { "precondition-eps", NULL, SINGLE, KEYED_IF_SET },
+    { "graft", NULL, SINGLE, KEYED_IF_SET },
+    { "fraction", NULL, SINGLE, KEYED_IF_SET },
     { "qk-tau", NULL, SINGLE, 0 },
     { "qk-alpha", NULL, SINGLE, 0 },
     { "aux-lr", "0.004", AUX, 0 },

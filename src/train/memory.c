@@ -82,7 +82,25 @@ void ms_train_memory_rows(const ms_train_sizes *s, ms_memory_row rows[MS_MEMORY_
     memcpy(rows, all, sizeof all);
 }
 
-void ms_train_print_memory(const ms_train_sizes *s, FILE *to)
+uint64_t ms_train_device_bytes(const ms_train *t, const ms_train_sizes *s)
+{
+    return t->ctx->kind->memory == NULL ? s->total : s->total - s->data - s->checkpoint;
+}
+
+/* Prints how much memory there was before the model was made, and advice if it is too little. */
+static void print_available(const ms_train *t, const ms_train_sizes *s, FILE *to)
+{
+    const uint64_t needed = ms_train_device_bytes(t, s);
+    char           advice[MS_ADVICE_TEXT];
+
+    if (t->memory.available == 0) return; /* not known */
+    fprintf(to, "  %-16s %9.1f MiB\n", "available", (double)t->memory.available / MIB);
+    if (needed <= t->memory.available) return;
+    ms_train_memory_advice(t, s, advice, sizeof advice);
+    fprintf(to, "  it does not fit: the run needs %.1f GiB, %s\n", (double)needed / gib, advice);
+}
+
+void ms_train_print_memory(const ms_train *t, const ms_train_sizes *s, FILE *to)
 {
     ms_memory_row rows[MS_MEMORY_ROWS];
 
@@ -96,6 +114,7 @@ void ms_train_print_memory(const ms_train_sizes *s, FILE *to)
                     (double)s->workspace / MIB, (double)s->attention / MIB);
         fputc('\n', to);
     }
+    print_available(t, s, to);
 }
 
 /* The sizes of the model alone, for the batches of the schedule. */
@@ -119,14 +138,16 @@ void ms_train_memory_advice(const ms_train *t, const ms_train_sizes *sizes, char
 {
     const ms_train_stage *stage   = &t->schedule.stage[t->schedule.n_stages - 1];
     const uint64_t        weights = sizes->model.weights + sizes->model.copies + sizes->model.grads;
+    const bool            least   = t->cfg.model.recompute == MS_RECOMPUTE_LAYER;
+    const char           *less    = least ? "" : ", recompute layer";
 
     if (sizes->model.activations >= weights + sizes->optim_state &&
         sizes->model.activations >= sizes->workspace)
         snprintf(text, bytes,
-                 "%.1f of them for activations of %lld tokens: more micro-batches (now %lld) or a "
-                 "smaller batch lower that",
+                 "%.1f of them for activations of %lld tokens: more micro-batches (now %lld)%s or "
+                 "a smaller batch lower that",
                  (double)sizes->model.activations / gib, (long long)t->schedule.max_tokens,
-                 (long long)stage->micro_batches);
+                 (long long)stage->micro_batches, less);
     else if (sizes->workspace > weights + sizes->optim_state)
         snprintf(text, bytes,
                  "%.1f of them for the optimizer's workspace: a smaller workspace lowers that",
@@ -147,7 +168,6 @@ musec_status ms_train_check_memory(ms_error *e, ms_train *t)
     char           advice[MS_ADVICE_TEXT];
     musec_status   st;
 
-    t->memory = on_host ? ms_memory_here() : t->ctx->kind->memory(t->ctx);
     TRY(measure_model(e, t, &sizes));
     if (!on_host || t->memory.total == 0 || sizes.total <= t->memory.total) return MUSEC_OK;
     ms_train_memory_advice(t, &sizes, advice, sizeof advice);

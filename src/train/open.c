@@ -88,9 +88,7 @@ static musec_status call_on_open(ms_error *e, ms_train *t, int64_t step)
     TRY(ms_train_describe_ranks(e, t, ranks, sizeof ranks));
     if (t->setup.on_open == NULL) goto done;
     TRY(ms_train_measure(e, t, &start.sizes));
-    start.needed = start.sizes.total;
-    if (t->ctx->kind->memory != NULL) /* without what stays in host memory */
-        start.needed -= start.sizes.data + start.sizes.checkpoint;
+    start.needed = ms_train_device_bytes(t, &start.sizes);
     ms_train_memory_advice(t, &start.sizes, advice, sizeof advice);
     TRY(t->setup.on_open(e, t->setup.arg, &start));
     t->made_out = start.made_out;

@@ -328,13 +328,13 @@ static musec_status fill(ms_error *e, const ms_scaling_job *job, const ms_scalin
     *out = (ms_scaling_row){ 0 };
     TRY(choose_batch(e, job, ranks, out));
     TRY(deal(e, job, ranks, &d));
-    const double pass  = pass_ms(m, out->tokens);
+    const double pass = pass_ms(m, out->tokens), forward = pass / (3.0 + job->recomputed);
     out->compute_ms    = (double)out->passes * pass;
     out->read_ms       = (double)out->batch * m->read_ms;
     out->matrix_ms     = most(d.ms, d.n);
     out->optim_ms      = out->matrix_ms + d.split_ms;
     out->largest_ms    = d.largest_ms;
-    grads              = gradients(job, m, &d, out, pass * 2.0 / 3.0, &left);
+    grads              = gradients(job, m, &d, out, pass - forward, &left);
     sent               = weights(job, m, &d, ranks);
     agree              = agreements(job, m, out);
     out->grad_bytes    = grads.bytes;
@@ -347,7 +347,7 @@ static musec_status fill(ms_error *e, const ms_scaling_job *job, const ms_scalin
     out->add_ms        = grads.add_ms;
     const double own   = out->compute_ms + out->read_ms + out->optim_ms + out->agree_ms;
     out->apart_ms      = own + out->grad_ms + out->weight_ms;
-    out->overlapped_ms = own + left + exposed(&sent, d.last, pass / 3.0);
+    out->overlapped_ms = own + left + exposed(&sent, d.last, forward);
     out->step_ms       = job->gpus ? out->apart_ms : out->overlapped_ms;
     TRY(count_memory(e, job, &d, out));
     out->tokens_s = (double)out->batch / out->step_ms * 1e3;

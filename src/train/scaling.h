@@ -18,9 +18,9 @@
  * over the links of all ranks of a node.
  *
  * On CPUs messages go on while ranks compute: gradients hide behind the backward pass, two thirds
- * of a pass, and weights behind the next forward pass, all but those of the embedding, which come
- * last and are read first.  Adding does not hide.  On GPUs nothing does: what would remain if it
- * did is worked out beside.
+ * of a pass that recomputes nothing, and weights behind the next forward pass, all but those of the
+ * embedding, which come last and are read first.  Adding does not hide.  On GPUs nothing does: what
+ * would remain if it did is worked out beside.
  *
  * It is a lower bound of what a network does: links have no contention, and ranks no jitter. */
 #ifndef MS_TRAIN_SCALING_H
@@ -63,6 +63,7 @@ typedef struct ms_scaling_job {
     bool                    deterministic;
     bool                    gpus;     /* ranks compute on GPUs; set by ms_scaling_device */
     double matrix_state, split_state; /* bytes of the optimizer's state for each element */
+    double recomputed;                /* share of a forward pass that the backward pass repeats */
 } ms_scaling_job;
 
 typedef struct ms_scaling_row { /* a step on so many ranks; bytes and times of the busiest one */

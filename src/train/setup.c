@@ -401,6 +401,7 @@ musec_status ms_train_build(ms_error *e, ms_train *t, int64_t max_tokens)
     TRY(choose_comm(e, t));
     TRY(ms_train_choose_replicas(e, t));
     TRY(ms_train_check(e, t->ctx, musec_ctx_set_deterministic(t->ctx, t->cfg.deterministic != 0)));
+    t->memory = t->ctx->kind->memory == NULL ? ms_memory_here() : t->ctx->kind->memory(t->ctx);
     if (max_tokens == 0) TRY(ms_train_check_memory(e, t));
     TRY(ms_train_build_model(e, t, max_tokens > 0 ? max_tokens : t->schedule.max_tokens));
     t->grads     = calloc(ms_gpt_n_params(t->gpt), sizeof *t->grads);

@@ -120,7 +120,10 @@ typedef struct ms_memory_row {
 } ms_memory_row;
 /* The memory by purpose; the last row is the total. */
 void ms_train_memory_rows(const ms_train_sizes *s, ms_memory_row rows[MS_MEMORY_ROWS]);
-void ms_train_print_memory(const ms_train_sizes *s, FILE *to);
+/* The bytes of the device's memory: on a GPU without what stays in the host's. */
+uint64_t ms_train_device_bytes(const ms_train *t, const ms_train_sizes *s);
+/* Prints the rows, what memory there was before the model was made, and whether that suffices. */
+void ms_train_print_memory(const ms_train *t, const ms_train_sizes *s, FILE *to);
 /* Fails where the model alone does not fit into this machine's memory and swap. */
 musec_status ms_train_check_memory(ms_error *e, ms_train *t);
 /* What needs most of the memory and what would lower it: "9.1 of them for ..." */

@@ -61,6 +61,7 @@ every "the parts of the full models" 2 --x0-mix yes --embed2 yes --smear yes --s
     --attn-scales yes --value-tables 0:0,1:0 --init-values 0.1 --key-offset yes --untie 3 --spare 1
 every "thresholds by quantile, averages" 4 --threshold quantile:0.9 --avg-steps 3
 every "rounded momentum" 4 --momentum-dtype bf16
+every "layers that are recomputed" 2 --recompute layer --layers 3 --optimizer musec
 every "more ranks than micro-batches" 3 --micro-batches 1
 every "operands of 16 bits" 3 --operands bf16
 every "operands of 16 bits" 2 --operands f16 --optimizer muon

@@ -247,6 +247,10 @@ for optimizer, (_, lr, beta) in want.items():
     assert {x[1] for x in got[optimizer]} == {beta} and {x[2] for x in got[optimizer]} == {0, 1, 2}
 assert any(r["was_there"] for r in out)
 P
+cp -r calm damaged
+echo "{" >"$(echo damaged/*-spectra-lr0.1-s0-*)/config.json"
+warns '^note: damaged/.*spectra-lr0.1-s0.*: this run is left out$' sweep --best-of damaged --dry-run
+rm -r damaged
 succeeds sweep --best-of calm --keep-checkpoints --dry-run --json --out calm
 json_passes <<'P'
 assert out and all(r["config"]["checkpoints"] == "all" for r in out), out

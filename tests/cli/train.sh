@@ -93,7 +93,7 @@ check "--help says what applies: $(cat said.out)" \
 # --explain prints and stops
 succeeds "${small[@]}" --out never --explain
 prints '^device: [a-z0-9:]+, activations in (f32|bf16) \(auto\)' '^model: 1 layer of 32' \
-    '^  steps 1-60: 128 tokens' '^layer.0.attn.q: role qk, soft-musec' '^  total +[0-9.]+ MiB'
+    '^  steps 1-60: 128 tokens' '^layer.0.attn.q: role qk, soft-musec' '^  total +[0-9.]+ MiB' '^  available +[0-9.]+ MiB'
 check "--explain writes nothing" test ! -e never
 succeeds "${small[@]}" --out never --explain --device ref --precision bf16 --deterministic no
 prints '^device: ref, activations in bf16, weights and gradients in f32, not deterministic$' \
@@ -114,7 +114,8 @@ assert j["model"]["layers"] == 1 and j["model"]["qk_norm"] in (True, False)
 s = j["schedule"]
 assert s["steps"] == 60 and sum((g["last_step"] - g["first_step"] + 1) * g["batch"] for g in s["stages"]) == s["tokens"]
 m = j["memory_bytes"]
-assert m["weights"] == 4 * n["total"] and m["total"] == sum(v for k, v in m.items() if k != "total"), m
+assert m["weights"] == 4 * n["total"] and m["needed"] <= m["total"] and m["available"] > 0, m
+assert m["total"] == sum(v for k, v in m.items() if k not in ("total", "needed", "available")), m
 assert j["device"]["name"] and j["data"]["train"][0]["tokens"] is None # the corpus has no end
 assert j["optimizer"] == "soft-musec" and j["config"]["steps"] == 60
 P

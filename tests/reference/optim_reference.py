@@ -9,7 +9,8 @@ and optim_reference.mgv with their numbers:
     lr_scale                the factor on lr at each step
     SHAPE.W0, SHAPE.G       the weight before the first step; the gradients, one below the other
     CASE.W                  the weights after each step, one below the other
-    CASE.momentum m v slow second  the state after the last step
+    CASE.momentum m v slow second left right ...-root  the state after the last step, where it does not
+                            depend on the signs of eigenvectors
     mha.* gqa.* mla.*       QK-Clip, shape "qk": see qk_cases()
 
 The option role=embed is the parameter's role, not one of the optimizer.
@@ -39,6 +40,8 @@ import sys
 import numpy as np
 
 from mgv import write_mgv
+from preconditioners import (preconditioner_cases, propose_dion2, propose_kl_shampoo, propose_shampoo,
+                             propose_soap)
 from spectral_maps import (CHAINS, KELLER, POLAR_EXPRESS, by_products, check_chains, polar, quintic,
                            sharp, ssc)
 
@@ -162,7 +165,9 @@ def propose_lion(state, g, o, _t):
 
 
 PROPOSE = {"sgdm": propose_momentum, "signum": propose_sign, "adam": propose_adam,
-           "adamw": propose_adam, "ademamix": propose_ademamix, "lion": propose_lion}
+           "adamw": propose_adam, "ademamix": propose_ademamix, "lion": propose_lion,
+           "soap": propose_soap, "shampoo": propose_shampoo,
+           "kl-shampoo": propose_kl_shampoo, "dion2": propose_dion2}
 
 
 def threshold(x, o):
@@ -195,20 +200,20 @@ def divided(u, state, o):
 
 
 FUNCTION = {"muon": "polar", "muonclip": "polar", "normuon": "polar", "adamuon": "polar",
-            "muon2": "polar", "scion": "polar", "muonh": "polar", "musec": "hard",
+            "muon2": "polar", "dion2": "polar", "scion": "polar", "muonh": "polar", "musec": "hard",
             "soft-musec": "soft", "mucon": "hard", "softmuon": "soft"}
 
 
 def direction(name, state, g, o, t, eta_share):
     """U of one matrix; the state moves on."""
-    if name in PROPOSE:
+    if name in PROPOSE and name not in FUNCTION:
         return PROPOSE[name](state, g, o, t)
     kind = o.get("function", "auto")
     if kind == "auto":
         kind = o.get("clip") if name == "spectra" else FUNCTION[name]
     if kind == "sharp":
         kind, o = "soft", {"sharpness": 4, **o}
-    x = PROPOSE[o.get("base", "sgdm")](state, g, o, t)
+    x = PROPOSE[o.get("base", name if name in PROPOSE else "sgdm")](state, g, o, t)
     if kind == "polar":
         return divided(orthogonal(x, o), state, o)
     stores = name in ("musec", "soft-musec")
@@ -382,6 +387,7 @@ def field_cases():
     yield "soft-musec.ball", "soft-musec", "6x9", 1, {**o, "decay-form": "hyperball"}
     yield "soft-musec.sharp4", "soft-musec", "6x9", 1, {**o, "function": "sharp"}
     yield "sgdm.ball", "sgdm", "7x7", 0.5, {**MOMENTUM, "decay-form": "hyperball"}
+    yield from preconditioner_cases(SHAPES)
     warm = {**MOMENTUM, "clip": "soft", "base": "sgdm", "threshold-warmup": 5}
     yield "spectra.warm", "spectra", "6x9", 1, {**warm, "threshold": 0.5, "ns-mode": "exact"}
     yield "spectra.warm-rms", "spectra", "9x6", 1, {**warm, "threshold": "rms:0.5",
@@ -560,7 +566,8 @@ def main():
             ws, state = trajectory(name, *inputs[shape], o, factor)
             check_case(case, ws, state, *inputs[shape], name, o, factor)
             records[case + ".W"] = np.vstack(ws)
-            records.update({case + "." + key: value for key, value in state.items()})
+            records.update({case + "." + key: value for key, value in state.items()
+                            if not key.startswith("#")})
             lines.append(line_of(case, name, shape, factor, o))
     for name, numbers in qk_cases(draw).items():
         records.update({name + "." + key: value for key, value in numbers.items()})

@@ -465,6 +465,9 @@ class Engine:
         entry, found = self.entries[index], {}
         self.enter()
         for name in self.state_names(index):
+            if R.keeps_own_shape(name):
+                found[name] = self._own_state(index, name)
+                continue
             whole = name in ("average", "low", "master")
             stack = self._view(index, 0 if whole else -1, name)
             if stack is not None and (whole or entry.layout.in_order()):
@@ -479,6 +482,24 @@ class Engine:
             found[_state_names.get(name, name)] = value
         return found
 
+    def _own_state(self, index: int, name: str) -> torch.Tensor:
+        stack = self._view(index, -1, name)
+        if stack is None:
+            return torch.cat([part.reshape(-1) for part in self._parts(index, name)])
+        return stack[0] if len(stack) == 1 else stack
+
+    def _set_own_state(self, index: int, name: str, value: torch.Tensor) -> None:
+        parts = self._parts(index, name)
+        wanted = self._own_state(index, name).shape
+        if value.shape != wanted:
+            raise L.InvalidArgument(
+                f"{self.entries[index].name}: the loaded {name} has shape {tuple(value.shape)}; it "
+                f"must be {tuple(wanted)}"
+            )
+        flat = value.detach().to(self.device).reshape(-1).split([part.numel() for part in parts])
+        for to, source in zip(parts, flat):
+            to.copy_(source.reshape(to.shape))
+
     def set_state(self, index: int, values: Mapping[str, torch.Tensor], steps: int) -> None:
         """Takes over the state of a parameter.  What `values` lacks stays as it is new."""
         entry = self.entries[index]
@@ -488,6 +509,9 @@ class Engine:
             if value is None:
                 if name == "master":
                     self._parts(index, name)[0].copy_(entry.dense.reshape(-1, *entry.dense.shape))
+                continue
+            if R.keeps_own_shape(name):
+                self._set_own_state(index, name, value)
                 continue
             if name == "second" and value.dim() == 2 and 1 in value.shape:
                 value = value.expand(entry.weight.shape)  # as NorMuon's authors have it

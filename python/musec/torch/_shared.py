@@ -317,20 +317,26 @@ class Placement:
             mine = engine.state(at) if engine is not None else {}
             shown = optimizer.state[p]
             shown["step"] = torch.tensor(float(steps))
-            for name, dtype in names:
-                shown[name] = self._state_of(p, name, dtype, mine)
+            for name, dtype, shape in names:
+                shown[name] = self._state_of(p, name, dtype, shape, mine)
 
     def _state_of(
-        self, p: Any, name: str, dtype: torch.dtype, mine: Mapping[str, torch.Tensor]
+        self,
+        p: Any,
+        name: str,
+        dtype: torch.dtype,
+        shape: tuple[int, ...],
+        mine: Mapping[str, torch.Tensor],
     ) -> torch.Tensor:
         local = local_of(p)
-        if p in self.shared:
+        if p in self.shared or (p in self.sharded and R.keeps_own_shape(name)):
             value = mine.get(name)
             if value is None:
-                value = torch.empty(p.shape, dtype=dtype, device=p.device)
+                value = torch.empty(shape, dtype=dtype, device=local.device)
             value = value.contiguous()
-            source = dist.get_global_rank(self._group(), self.shared[p])
-            dist.broadcast(value, source, group=self.group)
+            group = self._group() if p in self.shared else self.sharded[p].group
+            owner = self.shared[p] if p in self.shared else self.sharded[p].owner
+            dist.broadcast(value, dist.get_global_rank(group, owner), group=group)
             return value
         if p in self.sharded:
             rows = torch.empty(local.shape, dtype=dtype, device=local.device)
@@ -346,7 +352,9 @@ class Placement:
         for i, p in enumerate(params):
             if p in optimizer._where:
                 engine, at = optimizer._where[p]
-                names = [(name, x.dtype) for name, x in engine.state(at).items()]
+                names = [
+                    (name, x.dtype, tuple(x.shape)) for name, x in engine.state(at).items()
+                ]
                 known[i] = (names, engine.steps(at))
         merged: dict[int, tuple[list[Any], int]] = {}
         for group in [*self.groups, *([self.group] if self.shared else [])]:
@@ -369,6 +377,8 @@ class Placement:
         return {name: value for name, value in found.items() if value is not None}
 
     def _localize(self, p: Any, value: Any, name: str) -> Optional[torch.Tensor]:
+        if R.keeps_own_shape(name):
+            return whole_of(value)  # type: ignore[no-any-return]
         if tuple(value.shape) != tuple(p.shape):
             raise L.InvalidArgument(
                 f"the loaded {name} has shape {tuple(value.shape)}, and the parameter {tuple(p.shape)}"
