@@ -223,8 +223,14 @@ fi
 # ---- ranks that cannot meet --------------------------------------------------------------------------
 
 # Its descriptors end behind the one at which it listens.
-printf '#!/bin/sh\nulimit -n 4\nRANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=9 exec "%s" "$@"\n' \
-    "$MUSEC" >rank
+cat >rank <<P
+#!$(command -v python3)
+import os, resource, sys
+os.environ.update(RANK="1", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="9")
+os.closerange(3, 1024)
+resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4))
+os.execv("$MUSEC", ["$MUSEC"] + sys.argv[1:])
+P
 chmod +x rank
 MUSEC=$PWD/rank
 fails 1 'rank 0 cannot be reached at 127.0.0.1, port 9: Too many open files' \

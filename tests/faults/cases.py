@@ -162,9 +162,10 @@ CASES = [
 CASES += [Case("train-" + name, "train --out new --optimizer %s %s" % (name, _tiny),
                slow=name != "normuon")
           for name in ("musec", "muon", "muonclip", "spectra", "sgdm", "adam", "adamw", "signum",
-                       "ademamix", "lion", "normuon", "adamuon", "muon2", "scion", "muonh",
-                       "mucon", "softmuon")]
+                       "ademamix", "lion", "soap", "shampoo", "kl-shampoo", "dion2", "normuon",
+                       "adamuon", "muon2", "scion", "muonh", "mucon", "softmuon")]
 CASES += [
+    Case("train-recompute", "train --out new --recompute layer " + _tiny, slow=True),
     Case("train-composed", "train --out new --optimizer muon --base lion --function soft "
                            "--second-moment longer --decay-form hyperball " + _tiny),
     Case("replay-normuon", "replay --optimizer normuon --w0 w0.npy --grads grads.npy --out w.npy "
