@@ -227,6 +227,18 @@ TEST(options_of_new_versions_make_variants_only_where_they_are_used)
     CHECK(s.c.settings[0].n == 3, "%zu runs", s.c.settings[0].n);
 }
 
+/* What an optimizer does by default is not said of it: Muon without Nesterov, NorMuon with it. */
+TEST(labels_leave_out_an_optimizers_own_defaults)
+{
+    static const char *const labels[] = { "Musec",   "Musec, update_scale unit",
+                                          "Muon",    "Muon, nesterov yes",
+                                          "NorMuon", "NorMuon, nesterov no" };
+    MAKE("musec update_scale=paper", "musec update_scale=unit", "muon nesterov=no",
+         "muon nesterov=yes", "normuon nesterov=yes", "normuon nesterov=no");
+    check_labels(labels, COUNT(labels));
+    CHECK(!s.c.methods[2].variant && s.c.methods[3].variant, "Muon itself");
+}
+
 TEST(options_that_differ_between_problems_alone_make_no_variants)
 {
     static const char *const labels[] = { "MuonClip" };

@@ -36,15 +36,19 @@ static bool is_among(const char *name, const char *const *names, size_t n)
     return false;
 }
 
-/* Option `index` of the optimizers, with underscores as in configs; NULL after the last. */
-static const char *option_at(size_t index, char name[64])
+static const char *underscored(const char *option, char name[64])
 {
-    const char *values, *help, *option = musec_optim_option(index, &values, &help);
-    if (option == NULL) return NULL;
     snprintf(name, 64, "%s", option);
     for (char *c = name; *c != '\0'; c++)
         if (*c == '-') *c = '_';
     return name;
+}
+
+/* Option `index` of the optimizers, with underscores as in configs; NULL after the last. */
+static const char *option_at(size_t index, char name[64])
+{
+    const char *values, *help, *option = musec_optim_option(index, &values, &help);
+    return option != NULL ? underscored(option, name) : NULL;
 }
 
 static bool is_option(const char *field)
@@ -121,12 +125,23 @@ static bool varies(const counted_run *entries, size_t n, const char *optimizer, 
     return false;
 }
 
-/* Most methods run with the paper's five iterations in its mode: labels leave these out. */
-static bool is_usual(const char *option, const char *value)
+/* Labels leave out what most runs of an optimizer have: the paper's five iterations in its mode,
+ * and parts that it has by default. */
+static bool is_usual(const char *optimizer, const char *option, const char *value)
 {
     static const struct {
         const char *option, *value;
-    } usual[] = { { "ns_mode", "paper" }, { "ns_iters", "5" } };
+    } usual[]               = { { "ns_mode", "paper" },
+                                { "ns_iters", "5" },
+                                { "nesterov", "no" },
+                                { "update_scale", "paper" },
+                                { "beta", "0.05" } };
+    const ms_optimizer *row = ms_optimizer_find(optimizer);
+    char                name[64];
+
+    for (size_t i = 0; row != NULL && row->defaults[i].option != NULL; i++)
+        if (strcmp(underscored(row->defaults[i].option, name), option) == 0)
+            return strcmp(value, row->defaults[i].value) == 0;
     for (size_t i = 0; i < COUNT(usual); i++)
         if (strcmp(option, usual[i].option) == 0 && strcmp(value, usual[i].value) == 0) return true;
     return value[0] == '\0';
@@ -146,7 +161,7 @@ static char *method_label(const ms_run *run, const option_names *differing)
     fputs(ms_optimizer_title(run->optimizer), to);
     for (size_t i = 0; i < differing->n; i++) {
         const char *option = differing->at[i], *value = ms_compare_option_text(run, option);
-        if (is_usual(option, value)) continue;
+        if (is_usual(run->optimizer, option, value)) continue;
         if (strcmp(option, "ns_mode") == 0)
             fprintf(to, ", %s", value);
         else if (strcmp(option, "ns_iters") == 0)
