@@ -227,6 +227,36 @@ TEST(options_of_new_versions_make_variants_only_where_they_are_used)
     CHECK(s.c.settings[0].n == 3, "%zu runs", s.c.settings[0].n);
 }
 
+/* What an optimizer does by default is not said of it: Muon without Nesterov, NorMuon with it. */
+TEST(labels_leave_out_an_optimizers_own_defaults)
+{
+    static const char *const labels[] = { "Musec",   "Musec, update_scale unit",
+                                          "Muon",    "Muon, nesterov yes",
+                                          "NorMuon", "NorMuon, nesterov no" };
+    MAKE("musec update_scale=paper", "musec update_scale=unit", "muon nesterov=no",
+         "muon nesterov=yes", "normuon nesterov=yes", "normuon nesterov=no");
+    check_labels(labels, COUNT(labels));
+    CHECK(!s.c.methods[2].variant && s.c.methods[3].variant, "Muon itself");
+}
+
+/* A weight of zeros stays zero with it, so its runs begin elsewhere, which is noted; what another
+ * optimizer begins with makes a problem of its own. */
+TEST(hyperball_stands_beside_runs_that_begin_with_zeros)
+{
+    MAKE("muon init_out=0 init_down=0 data=a",
+         "muonh decay_form=hyperball init_out=0.5 init_down=0.5 data=a",
+         "adam init_out=0 init_down=0 data=a", "muon init_out=0.25 init_down=0 data=b",
+         "muonh decay_form=hyperball init_out=0.5 init_down=0.5 data=b batch=64",
+         "muon init_out=0.5 init_down=0 data=b");
+    CHECK(s.c.n_problems == 4, "%zu problems", s.c.n_problems);
+    CHECK(s.c.settings[0].problem == s.c.settings[1].problem &&
+              s.c.settings[0].problem == s.c.settings[2].problem,
+          "three methods on one problem");
+    CHECK(has_note("begins with weights that are not zero: init_out 0.5 and init_down 0.5, not 0 "
+                   "and 0"),
+          "%zu notes", s.set.n_notes);
+}
+
 TEST(options_that_differ_between_problems_alone_make_no_variants)
 {
     static const char *const labels[] = { "MuonClip" };

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "experiment/experiment.h"
+#include "report/compare_labels.h"
 #include "report/sections.h"
 #include "train/schedule.h"
 
@@ -79,7 +80,7 @@ TEST(every_figure_and_table_has_an_item)
         { "controls", "controls" },      { "clip-activity", "clip-activity" },
         { "stability", "stability" },    { "sharpness", "sharpness" },
         { "verdict", "verdict" },        { "theorem", "theory" },
-        { "qk-norm", "qk-norm" },
+        { "qk-norm", "qk-norm" },        { "race", "race" },
     };
     ms_error             e = { "" };
     const ms_experiment *item;
@@ -221,6 +222,7 @@ static void check_run(const char *item, const ms_grid_run *run)
 {
     const ms_train_config *cfg  = &run->config;
     const bool             tiny = cfg->preset < 2;
+    const bool             race = strcmp(item, "race") == 0; /* without decay, whatever its form */
     const bool             adam = strncmp(cfg->optim.name, "adam", 4) == 0;
     ms_error               e    = { "" };
     ms_schedule            s;
@@ -229,7 +231,7 @@ static void check_run(const char *item, const ms_grid_run *run)
     CHECK(cfg->model.qk_norm == 0 || strcmp(item, "qk-norm") == 0, "%s", run->name);
     CHECK(strtod(text_of(cfg, "qk_tau"), NULL) == (tiny ? 30.0 : 100.0), "%s", run->name);
     CHECK(cfg->grad_reduction == MS_REDUCTION_SUM8, "%s", run->name);
-    CHECK(adam || strcmp(text_of(cfg, "decay_form"), "cautious-lr2") == 0, "%s", run->name);
+    CHECK(adam || race || strcmp(text_of(cfg, "decay_form"), "cautious-lr2") == 0, "%s", run->name);
     CHECK_OK_ERR(&e, ms_schedule_make(&e, cfg, &s));
     CHECK(s.n_stages >= 3, "%s: %d stages", run->name, s.n_stages);
     CHECK(fabs(second->lr / first->lr - 1.52) <= 1e-12, "%s", run->name);
@@ -481,6 +483,71 @@ TEST(every_method_has_the_same_number_of_tuning_runs)
         }
         ms_grid_free(&grid);
     }
+}
+
+/* What a method of the race is: its optimizer, and what it adds. */
+static void race_method(const ms_train_config *cfg, char *name, size_t bytes)
+{
+    static const char *const parts[] = { "nesterov", "beta", "second_moment", "update_scale" };
+    size_t                   n       = (size_t)snprintf(name, bytes, "%s", cfg->optim.name);
+    for (size_t i = 0; i < COUNT(parts); i++)
+        n += (size_t)snprintf(name + n, bytes - n, " %s", text_of(cfg, parts[i]));
+}
+
+/* Every optimizer of the registry, and eight compositions; every method 8 runs, all with seed 0,
+ * whatever --seeds says, which counts the repeats. */
+TEST(every_method_of_the_race_has_the_same_number_of_tuning_runs)
+{
+    static const unsigned   seeds[] = { 5 };
+    const ms_experiment_ask ask     = { .scale = "pico", .seeds = seeds, .n_seeds = 1 };
+    ms_grid                 grid    = runs_of("race", &ask);
+    char                    name[128], other[128];
+    size_t                  methods = 0;
+    const char             *help;
+
+    for (size_t i = 0; i < grid.n; i++) {
+        size_t n = 0, before = 0;
+        race_method(&grid.at[i].config, name, sizeof name);
+        for (size_t k = 0; k < grid.n; k++) {
+            race_method(&grid.at[k].config, other, sizeof other);
+            n += strcmp(name, other) == 0;
+            before += k < i && strcmp(name, other) == 0;
+        }
+        methods += before == 0;
+        CHECK(n == 8, "%s: %zu tuning runs", name, n);
+        CHECK(grid.at[i].config.seed == 0, "%s", grid.at[i].name);
+    }
+    for (size_t i = 0; musec_optim_name(i, &help) != NULL; i++) {
+        bool there = false;
+        for (size_t k = 0; k < grid.n; k++)
+            there = there || strcmp(grid.at[k].config.optim.name, musec_optim_name(i, &help)) == 0;
+        CHECK(there, "%s does not take part", musec_optim_name(i, &help));
+    }
+    CHECK(methods == 18 + 8, "%zu methods", methods);
+    ms_grid_free(&grid);
+}
+
+/* But for the optimizer, its options, the seed, and what Hyperball begins with, all runs are the
+ * same: else they would be other problems, which nothing compares. */
+TEST(the_methods_of_the_race_share_a_problem)
+{
+    const ms_experiment_ask ask  = { .scale = "pico" };
+    ms_grid                 grid = runs_of("race", &ask);
+    char                    text[MS_PATH_MAX];
+    ms_train_field          f;
+
+    for (size_t i = 0; ms_train_field_at(i, &f); i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s", f.name);
+        for (char *c = name; *c != '\0'; c++)
+            if (*c == '-') *c = '_';
+        if (!ms_is_problem_field(name) || strncmp(name, "init_", 5) == 0) continue;
+        snprintf(text, sizeof text, "%s", text_of(&grid.at[0].config, f.name));
+        for (size_t k = 1; k < grid.n; k++)
+            CHECK(strcmp(text_of(&grid.at[k].config, f.name), text) == 0, "%s of %s: %s, not %s",
+                  f.name, grid.at[k].name, text_of(&grid.at[k].config, f.name), text);
+    }
+    ms_grid_free(&grid);
 }
 
 TEST(a_grid_is_narrowed_and_its_lists_replaced)

@@ -110,3 +110,37 @@ TEST(crosses_at_the_same_x_do_not_overlap)
     ms_panel_layout_free(&layout);
     ms_figure_free(&f);
 }
+
+/* Four rows from the top: 2, a cross, 4, and 3 from 1 to 5.  The axis reaches 5 % of 4 beyond 1 and
+ * 5, left of the lane of crosses, 6 % of the width. */
+TEST(rows_lie_below_one_another_with_values_along_x)
+{
+    static const double u[] = { 1.2 / 4.4, NAN, 3.2 / 4.4, 2.2 / 4.4 };
+    ms_figure           f;
+    ms_panel           *p;
+    ms_panel_layout     layout;
+
+    ms_figure_begin(&f, "id", "", "");
+    p       = ms_figure_panel(&f, "", "", "steps");
+    p->rows = true;
+    ms_curve_point(&f, ms_panel_curve(&f, p, "a", style), at(0.0, 2.0), NULL);
+    ms_curve_point(&f, ms_panel_curve(&f, p, "b", style), (ms_point){ .y = NAN, .diverged = true },
+                   NULL);
+    ms_curve_point(&f, ms_panel_curve(&f, p, "c", style), at(0.0, 4.0), NULL);
+    ms_curve_point(&f, ms_panel_curve(&f, p, "d", style),
+                   (ms_point){ .y = 3.0, .low = 1.0, .high = 5.0 }, NULL);
+    layout = layout_of(p);
+    CHECK(layout.y.n == 0 && layout.x.n > 0 && fabs(layout.x.share - 0.94) <= 1e-12, "axes");
+    for (size_t i = 0; i < 4; i++) {
+        const ms_placed_point *s = &layout.curves[i].points[0];
+        CHECK(layout.curves[i].n == 1 && s->diverged == (i == 1), "row %zu", i);
+        CHECK(fabs(s->v - (0.875 - 0.25 * (double)i)) <= 1e-12, "row %zu at %g", i, s->v);
+        CHECK(fabs(s->u - (i == 1 ? 0.97 : 0.94 * u[i])) <= 1e-12, "row %zu at %g", i, s->u);
+    }
+    CHECK(fabs(layout.curves[3].points[0].low - 0.94 * 0.2 / 4.4) <= 1e-12 &&
+              fabs(layout.curves[3].points[0].high - 0.94 * 4.2 / 4.4) <= 1e-12,
+          "%g to %g", layout.curves[3].points[0].low, layout.curves[3].points[0].high);
+    CHECK(isnan(layout.curves[0].points[0].low), "no interval");
+    ms_panel_layout_free(&layout);
+    ms_figure_free(&f);
+}

@@ -277,6 +277,36 @@ TEST(a_band_of_one_point_is_a_stroke)
 }
 
 /* A value above the top is drawn at the edge with a marker of its own, alone or on a line. */
+/* A name for each row, no legend, strokes along x, and room for all of them. */
+TEST(rows_have_names_and_strokes_along_x)
+{
+    ms_figure f;
+    ms_panel *p;
+    ms_style  style;
+    char     *svg, name[16];
+    double    height;
+
+    ms_figure_begin(&f, "id", "", "");
+    p       = ms_figure_panel(&f, "", "", "steps");
+    p->rows = true;
+    for (int i = 0; i < 40; i++) {
+        snprintf(name, sizeof name, "row <%d>", i);
+        ms_curve_point(&f, ms_panel_curve(&f, p, name, dots),
+                       i == 7 ? gone(0.0)
+                              : (ms_point){ 0.0, i, i - 1.0, i + 1.0, false, NULL, 0, false, 0 },
+                       NULL);
+    }
+    CHECK(!ms_figure_legend_entry(&f, 0, 3, &style), "a legend would say it twice");
+    svg = draw_one(&f);
+    CHECK(count(svg, ">row &lt;39&gt;</text>") == 1 && count(svg, ">steps</text>") == 1, "%s", svg);
+    CHECK(count(svg, "class=\"curve range\"") == 39 && count(svg, "class=\"curve diverged\"") == 1,
+          "%s", svg);
+    CHECK(strchr(after(svg, "class=\"curve range\""), 'H') != NULL, "%s", svg);
+    height = strtod(after(svg, "viewBox=\"0 0 440 "), NULL);
+    CHECK(height > 40.0 * 14.0, "%g high", height);
+    free(svg);
+}
+
 TEST(values_above_the_top_are_marked)
 {
     ms_figure   f;
@@ -310,18 +340,19 @@ TEST(panels_of_odd_values_hold_no_nan_or_infinity)
     ms_figure_begin(&f, "id", "", "");
     ms_figure_panel(&f, "nothing", "x", "y");
     ms_panel_curve(&f, ms_figure_panel(&f, "an empty curve", "x", "y"), "A", ms_style_of("muon"));
-    for (int kind = 0; kind < 8; kind++) {
+    for (int kind = 0; kind < 12; kind++) {
         ms_panel *p = ms_figure_panel(&f, "odd values", "x", "y");
         p->x_log    = kind & 1;
         p->y_log    = kind & 2;
         p->bars     = kind & 4;
+        p->rows     = kind & 8;
         p->y_max    = kind == 3 ? 2.0 : NAN;
         for (size_t i = 0; i < COUNT(values); i++) {
             ms_curve *c = ms_panel_curve(&f, p, i == 0 ? "" : "B", ms_style_step(i, COUNT(values)));
             for (size_t k = 0; k < COUNT(values); k++)
                 ms_curve_point(&f, c,
-                               (ms_point){ values[i], values[k], values[i], values[k], k == 2, NULL,
-                                           0, false, 0 },
+                               (ms_point){ values[i], values[(i + k) % COUNT(values)], values[i],
+                                           values[k], k == 2, NULL, 0, false, 0 },
                                NULL);
         }
     }

@@ -24,7 +24,7 @@ static const ms_option options[] = {
       "train on this, as in musec train; if repeated, each is a panel of its own [builtin]" },
     { "seeds", MS_OPT_STR, ARG(seeds), "N[,N...]",
       "number of seeds per setting, one number for each --data, the last for the rest [1; theory: "
-      "5, with --quick 2, with --full 10]" },
+      "5, with --quick 2, with --full 10; race: 3, of the best settings]" },
     { "full", MS_OPT_FLAG, ARG(full), NULL, "run the full grid instead of a reduced one" },
     { "quick", MS_OPT_FLAG, ARG(quick), NULL, "theory: few steps and two seeds, takes seconds" },
     { "only", MS_OPT_LIST, ARG(only), "FIELD=LIST",
@@ -44,6 +44,9 @@ static const ms_option options[] = {
       "also write the numbers of each figure and table there [no]" },
     { "within", MS_OPT_F64, ARG(within), "X",
       "stability: a rate is usable if its loss is at most this share above the best [0.02]" },
+    { "target", MS_OPT_F64, ARG(target), "L",
+      "race: the validation loss to reach, by which settings are chosen [1 % above Muon's best "
+      "loss]" },
     { "omit-times", MS_OPT_FLAG, ARG(omit_times), NULL,
       "leave out times and dates, which differ when the same runs are made again" },
     { "no-run", MS_OPT_FLAG, ARG(no_run), NULL,
@@ -220,6 +223,8 @@ static musec_status read_args(ms_error *e, const ms_paper_args *a, ms_paper *p)
     if (!(a->within >= 0.0 && a->within <= 1.0))
         return ms_fail(e, MUSEC_EINVAL, "--within is %g; it must be a share from 0 to 1",
                        a->within);
+    if (!(a->target >= 0.0 && isfinite(a->target)))
+        return ms_fail(e, MUSEC_EINVAL, "--target is %g; it must be a loss above 0", a->target);
     TRY(ms_experiments_load(e, &p->all));
     TRY(ms_experiment_scale(e, &p->all, a->scale, &p->scale));
     TRY(read_lists(e, "only", &a->only, &p->only));
@@ -256,6 +261,8 @@ static musec_status check_args(ms_error *e, const ms_paper *p, const char *item)
 
     if (p->args->quick && !theory)
         return ms_fail(e, MUSEC_EINVAL, "--quick is for theory alone, not for %s", item);
+    if (p->args->target > 0.0 && strcmp(item, "race") != 0)
+        return ms_fail(e, MUSEC_EINVAL, "--target is for race alone, not for %s", item);
     if (theory && p->ask.n_set > 0)
         return ms_fail(e, MUSEC_EINVAL,
                        "--set is for trainings, and theory has none: see musec theory run --set");

@@ -17,7 +17,7 @@
 
 struct args {
     const char *out, *png, *csv, *title, *sections, *archive;
-    double      within;
+    double      within, target;
     int         omit_times, json;
 };
 
@@ -32,6 +32,8 @@ static const ms_option options[] = {
     { "sections", MS_OPT_STR, AT(sections), "A,B", "show only these sections [all]" },
     { "within", MS_OPT_F64, AT(within), "X",
       "stability: a rate is usable if its loss is at most this share above the best [0.02]" },
+    { "target", MS_OPT_F64, AT(target), "L",
+      "race: the validation loss to reach; shows that section too [1 % above Muon's best loss]" },
     { "omit-times", MS_OPT_FLAG, AT(omit_times), NULL,
       "leave out times and dates, which differ when the same runs are made again [no]" },
     MS_CLI_JSON(struct args),
@@ -144,6 +146,7 @@ static musec_status make_page(ms_error *e, const struct args *a, const names *on
 {
     const ms_report_options o    = { .omit_times = a->omit_times != 0,
                                      .within     = a->within,
+                                     .target     = a->target,
                                      .only       = only->n > 0 ? only->at : NULL,
                                      .n_only     = only->n };
     char                   *lead = lead_of(c);
@@ -252,6 +255,10 @@ int cmd_report(int argc, char **argv)
     if (n < 0) return ms_cli_parsed(n);
     if (!(a.within >= 0.0 && a.within <= 1.0)) {
         ms_error_set(&e, "--within is %g; it must be a share from 0 to 1", a.within);
+        return ms_cli_fail(cmd, &e);
+    }
+    if (!(a.target >= 0.0 && isfinite(a.target))) {
+        ms_error_set(&e, "--target is %g; it must be a loss above 0", a.target);
         return ms_cli_fail(cmd, &e);
     }
     if (a.sections != NULL && read_names(&e, a.sections, &only) != MUSEC_OK) {

@@ -239,17 +239,17 @@ static bool has_class(const ms_grid *grid, size_t from, const char *name)
 /* Chooses a run for every kind of optimizer that any item has at the scale. */
 static musec_status choose_runs(ms_error *e, const ms_estimate_setup *setup, calibration *c)
 {
-    ms_experiment_ask    ask   = { .scale = calibrated_scale(setup->ask->scale),
-                                   .full  = true,
-                                   .set   = setup->ask->set,
-                                   .n_set = setup->ask->n_set };
-    ms_grid              every = { 0 };
-    const ms_experiment *item;
-    char                 name[96];
-    musec_status         st;
+    ms_experiment_ask ask   = { .scale = calibrated_scale(setup->ask->scale),
+                                .full  = true,
+                                .set   = setup->ask->set,
+                                .n_set = setup->ask->n_set };
+    ms_grid           every = { 0 };
+    char              name[96];
+    musec_status      st = MUSEC_OK;
 
-    TRY(ms_experiment_find(e, setup->all, "verdict", &item));
-    TRY(ms_experiment_runs(e, setup->all, item, &ask, &every));
+    for (size_t i = 0; i < setup->all->n; i++)
+        TRY(ms_experiment_runs(e, setup->all, &setup->all->at[i], &ask, &every));
+    if (every.n == 0) TRY(ms_fail(e, MUSEC_EINVAL, "no item has runs at %s", ask.scale));
     TRY(add_model_runs(e, &every.at[0].config, ms_sweep_width(setup->sweep), &c->grid));
     c->n_model = c->grid.n;
     for (size_t i = 0; i < every.n; i++) {

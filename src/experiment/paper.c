@@ -4,6 +4,18 @@
 #include <math.h>
 #include <stdlib.h>
 
+musec_status ms_paper_scan_grid(ms_error *e, const ms_paper *p, ms_paper_item *item)
+{
+    free(item->runs);
+    item->sweep.grid = &item->grid;
+    item->runs       = calloc(item->grid.n + 1, sizeof *item->runs);
+    if (item->runs == NULL)
+        return ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", item->grid.n);
+    ms_sweep_checkpoints(&item->grid,
+                         p->args->no_checkpoints ? MS_CHECKPOINTS_NONE : MS_CHECKPOINTS_UNFINISHED);
+    return ms_sweep_scan(e, &item->sweep, item->runs);
+}
+
 musec_status ms_paper_scan(ms_error *e, const ms_paper *p, const ms_experiment *item,
                            ms_paper_item *out)
 {
@@ -11,13 +23,8 @@ musec_status ms_paper_scan(ms_error *e, const ms_paper *p, const ms_experiment *
 
     *out = (ms_paper_item){ .item = item, .sweep = p->sweep };
     TRY(ms_experiment_runs(e, &p->all, item, &p->ask, &out->grid));
-    ms_sweep_checkpoints(&out->grid,
-                         p->args->no_checkpoints ? MS_CHECKPOINTS_NONE : MS_CHECKPOINTS_UNFINISHED);
-    out->sweep.grid = &out->grid;
-    out->runs       = calloc(out->grid.n + 1, sizeof *out->runs);
-    if (out->runs == NULL)
-        TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", out->grid.n));
-    TRY(ms_sweep_scan(e, &out->sweep, out->runs));
+    TRY(ms_paper_scan_grid(e, p, out));
+    TRY(ms_paper_add_repeats(e, p, out));
 done:
     if (st != MUSEC_OK) ms_paper_item_free(out);
     return st;
@@ -70,11 +77,10 @@ done:
     return st;
 }
 
-musec_status ms_paper_make_runs(ms_error *e, ms_paper *p, ms_paper_item *item)
+static musec_status make_missing(ms_error *e, ms_paper *p, ms_paper_item *item)
 {
     musec_status st = MUSEC_OK;
 
-    if (item->grid.n == 0 || p->args->no_run) return MUSEC_OK;
     if (ms_paper_finished(item) < item->grid.n) { /* else it cleans up after one that died */
         TRY(check_data(e, p, item));
         TRY(announce(e, p, item));
@@ -84,8 +90,26 @@ done:
     return st;
 }
 
-musec_status ms_paper_print_runs(ms_error *e, const ms_paper *p, const ms_paper_item *item)
+musec_status ms_paper_make_runs(ms_error *e, ms_paper *p, ms_paper_item *item)
 {
+    const bool   waits = item->waiting > 0;
+    musec_status st    = MUSEC_OK;
+
+    if (item->grid.n == 0 || p->args->no_run) return MUSEC_OK;
+    TRY(make_missing(e, p, item));
+    if (!waits) goto done;
+    TRY(ms_paper_add_repeats(e, p, item)); /* now that the others are there */
+    TRY(make_missing(e, p, item));
+done:
+    return st;
+}
+
+musec_status ms_paper_print_runs(ms_error *e, ms_paper *p, const ms_paper_item *item)
+{
+    if (item->waiting > 0)
+        ms_log_say(&p->log, MS_LOG_NORMAL,
+                   "when these are finished, each method's setting is run with %u more seeds",
+                   ms_paper_repeats(p, item->item, 0));
     if (item->grid.n > 0 || p->args->json)
         return ms_sweep_print(e, &item->sweep, item->runs, p->args->json != 0, p->to);
     fprintf(p->to, "%s needs no runs\n", item->item->name);

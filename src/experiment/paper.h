@@ -17,7 +17,7 @@ typedef struct ms_paper_args {
     const char    *scale, *seeds, *out, *device, *png, *csv;
     ms_option_list data, set, only, list;
     int64_t        jobs, threads;
-    double         within, time_limit;
+    double         within, target, time_limit;
     int            no_checkpoints, full, quick, omit_times, no_run, dry_run, recalibrate, json;
 } ms_paper_args;
 
@@ -40,17 +40,28 @@ typedef struct ms_paper_item { /* { 0 } is empty */
     ms_grid              grid;
     ms_sweep_run        *runs; /* of the grid */
     ms_sweep             sweep;
+    size_t               waiting; /* sets of data whose repeats are not known yet */
 } ms_paper_item;
 
-/* Finds the runs of an item, and their state in the store. */
+/* Finds the runs of an item, and their state in the store; of an item with `repeats` also the runs
+ * that ms_paper_add_repeats() adds. */
 musec_status ms_paper_scan(ms_error *e, const ms_paper *p, const ms_experiment *item,
                            ms_paper_item *out);
+/* Finds the state of the runs of the item's grid again, after runs were added. */
+musec_status ms_paper_scan_grid(ms_error *e, const ms_paper *p, ms_paper_item *item);
 void         ms_paper_item_free(ms_paper_item *item);
 size_t       ms_paper_finished(const ms_paper_item *item);
 /* Makes the runs that are not finished. */
 musec_status ms_paper_make_runs(ms_error *e, ms_paper *p, ms_paper_item *item);
 /* Prints the runs and their state. */
-musec_status ms_paper_print_runs(ms_error *e, const ms_paper *p, const ms_paper_item *item);
+musec_status ms_paper_print_runs(ms_error *e, ms_paper *p, const ms_paper_item *item);
+
+/* paper_repeats.c.  An item whose file has `repeats` runs settings again with other seeds: on each
+ * set of data whose runs are all finished, those settings that section `race` chooses among them.
+ * Adds these runs, and counts the other sets as waiting. */
+musec_status ms_paper_add_repeats(ms_error *e, const ms_paper *p, ms_paper_item *item);
+/* The number of their seeds on a set of data; 0: the item has none. */
+unsigned ms_paper_repeats(const ms_paper *p, const ms_experiment *item, size_t set);
 
 /* paper_list.c: every item with its runs and their time. */
 musec_status ms_paper_list(ms_error *e, const ms_paper *p);

@@ -53,6 +53,7 @@ static void put_command(const ms_paper *p, const ms_experiment *item, FILE *to)
     for (size_t i = 0; i < a->data.n; i++)
         put_option("data", a->data.item[i], to);
     if (a->seeds != NULL) put_option("seeds", a->seeds, to);
+    if (a->target > 0.0) fprintf(to, " --target %g", a->target);
     if (a->full) fputs(" --full", to);
     if (a->quick) fputs(" --quick", to);
     for (size_t i = 0; i < a->only.n; i++)
@@ -221,6 +222,7 @@ static musec_status add_runs(ms_error *e, ms_paper *p, const ms_paper_item *item
     const char       *ids[SECTIONS];
     ms_report_options options = { .omit_times = p->args->omit_times != 0,
                                   .within     = p->args->within,
+                                  .target     = p->args->target,
                                   .only       = ids,
                                   .n_only     = choose_sections(item->item, ids) };
     ms_runset         set     = { 0 };

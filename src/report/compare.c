@@ -36,15 +36,19 @@ static bool is_among(const char *name, const char *const *names, size_t n)
     return false;
 }
 
-/* Option `index` of the optimizers, with underscores as in configs; NULL after the last. */
-static const char *option_at(size_t index, char name[64])
+static const char *underscored(const char *option, char name[64])
 {
-    const char *values, *help, *option = musec_optim_option(index, &values, &help);
-    if (option == NULL) return NULL;
     snprintf(name, 64, "%s", option);
     for (char *c = name; *c != '\0'; c++)
         if (*c == '-') *c = '_';
     return name;
+}
+
+/* Option `index` of the optimizers, with underscores as in configs; NULL after the last. */
+static const char *option_at(size_t index, char name[64])
+{
+    const char *values, *help, *option = musec_optim_option(index, &values, &help);
+    return option != NULL ? underscored(option, name) : NULL;
 }
 
 static bool is_option(const char *field)
@@ -88,21 +92,33 @@ musec_status ms_compare_no_memory(ms_error *e)
     return ms_fail(e, MUSEC_ENOMEM, "not enough memory to compare the runs");
 }
 
-/* All fields of the problem with values, sorted by name.  An empty field counts as missing. */
-static char *problem_key(const ms_run *run)
+/* Hyperball keeps the norm of a weight, zero as well, so what it begins with is a part of it. */
+static const char *const of_hyperball[] = { "init_out", "init_down" };
+
+static bool is_hyperball(const ms_run *run)
+{
+    return strcmp(ms_run_text(run, "decay_form"), "hyperball") == 0;
+}
+
+/* All fields of the problem with values, sorted by name, but for those left out.  An empty field
+ * counts as missing. */
+static char *key_without(const ms_run *run, const char *const *left_out, size_t n)
 {
     json_t     *fields = json_object(), *value;
     const char *key;
     char       *text;
     json_object_foreach(run->config, key, value)
     {
-        if (ms_is_problem_field(key) && ms_run_text(run, key)[0] != '\0')
+        if (ms_is_problem_field(key) && !is_among(key, left_out, n) &&
+            ms_run_text(run, key)[0] != '\0')
             ms_json_set(&fields, key, json_incref(value));
     }
     text = ms_json_key(fields);
     json_decref(fields);
     return text;
 }
+
+static char *problem_key(const ms_run *run) { return key_without(run, NULL, 0); }
 
 /* Does this option differ between runs of the optimizer on one problem?  They are sorted by
  * problem, and each is compared with the first of its problem. */
@@ -121,12 +137,23 @@ static bool varies(const counted_run *entries, size_t n, const char *optimizer, 
     return false;
 }
 
-/* Most methods run with the paper's five iterations in its mode: labels leave these out. */
-static bool is_usual(const char *option, const char *value)
+/* Labels leave out what most runs of an optimizer have: the paper's five iterations in its mode,
+ * and parts that it has by default. */
+static bool is_usual(const char *optimizer, const char *option, const char *value)
 {
     static const struct {
         const char *option, *value;
-    } usual[] = { { "ns_mode", "paper" }, { "ns_iters", "5" } };
+    } usual[]               = { { "ns_mode", "paper" },
+                                { "ns_iters", "5" },
+                                { "nesterov", "no" },
+                                { "update_scale", "paper" },
+                                { "beta", "0.05" } };
+    const ms_optimizer *row = ms_optimizer_find(optimizer);
+    char                name[64];
+
+    for (size_t i = 0; row != NULL && row->defaults[i].option != NULL; i++)
+        if (strcmp(underscored(row->defaults[i].option, name), option) == 0)
+            return strcmp(value, row->defaults[i].value) == 0;
     for (size_t i = 0; i < COUNT(usual); i++)
         if (strcmp(option, usual[i].option) == 0 && strcmp(value, usual[i].value) == 0) return true;
     return value[0] == '\0';
@@ -146,7 +173,7 @@ static char *method_label(const ms_run *run, const option_names *differing)
     fputs(ms_optimizer_title(run->optimizer), to);
     for (size_t i = 0; i < differing->n; i++) {
         const char *option = differing->at[i], *value = ms_compare_option_text(run, option);
-        if (is_usual(option, value)) continue;
+        if (is_usual(run->optimizer, option, value)) continue;
         if (strcmp(option, "ns_mode") == 0)
             fprintf(to, ", %s", value);
         else if (strcmp(option, "ns_iters") == 0)
@@ -196,6 +223,45 @@ static musec_status split_by_data(ms_error *e, counted_run *entries, size_t n)
     return MUSEC_OK;
 }
 
+/* Gives a run of Hyperball the key of runs that differ from it only in what it begins with. */
+static musec_status join_hyperball(ms_error *e, ms_runset *set, counted_run *entries, size_t n)
+{
+    char       **loose = calloc(n + 1, sizeof *loose);
+    bool         any = false, told = false;
+    musec_status st = loose != NULL ? MUSEC_OK : ms_compare_no_memory(e);
+
+    for (size_t i = 0; i < n; i++)
+        any = any || is_hyperball(entries[i].run);
+    for (size_t i = 0; i < n && any && st == MUSEC_OK; i++) {
+        loose[i] = key_without(entries[i].run, of_hyperball, COUNT(of_hyperball));
+        if (loose[i] == NULL) st = ms_compare_no_memory(e);
+    }
+    for (size_t i = 0; i < n && any && st == MUSEC_OK; i++) {
+        size_t k = 0;
+        while (k < n && (is_hyperball(entries[k].run) || strcmp(loose[i], loose[k]) != 0))
+            k++;
+        if (!is_hyperball(entries[i].run) || k == n ||
+            strcmp(entries[i].problem_key, entries[k].problem_key) == 0)
+            continue;
+        free(entries[i].problem_key);
+        entries[i].problem_key = strdup(entries[k].problem_key);
+        if (entries[i].problem_key == NULL) TRY(ms_compare_no_memory(e));
+        if (!told)
+            TRY(ms_runset_note(
+                e, set,
+                "Hyperball begins with weights that are not zero: init_out %s and "
+                "init_down %s, not %s and %s as the others",
+                ms_run_text(entries[i].run, "init_out"), ms_run_text(entries[i].run, "init_down"),
+                ms_run_text(entries[k].run, "init_out"), ms_run_text(entries[k].run, "init_down")));
+        told = true;
+    }
+done:
+    for (size_t i = 0; loose != NULL && i < n; i++)
+        free(loose[i]);
+    free(loose);
+    return st;
+}
+
 static musec_status find_problems(ms_error *e, ms_runset *set, counted_run *entries, size_t n,
                                   ms_compare *c)
 {
@@ -209,6 +275,7 @@ static musec_status find_problems(ms_error *e, ms_runset *set, counted_run *entr
     }
     qsort(entries, n, sizeof *entries, by_problem);
     st = split_by_data(e, entries, n);
+    if (st == MUSEC_OK) st = join_hyperball(e, set, entries, n);
     if (st != MUSEC_OK) return st;
     qsort(entries, n, sizeof *entries, by_problem);
     for (size_t i = 0; i < n; i++) {
@@ -471,88 +538,4 @@ void ms_compare_free(ms_compare *c)
     free(c->settings);
     free(c->rates);
     *c = (ms_compare){ 0 };
-}
-
-/* ---- queries --------------------------------------------------------------------------------- */
-
-bool ms_setting_better(const ms_setting *a, const ms_setting *b)
-{
-    const size_t a_failed = a->stalled + a->diverged;
-    const size_t b_failed = b != NULL ? b->stalled + b->diverged : 0;
-    if (b == NULL) return true;
-    if (a_failed * b->n != b_failed * a->n) return a_failed * b->n < b_failed * a->n;
-    return a->loss < b->loss || (isnan(b->loss) && !isnan(a->loss));
-}
-
-bool ms_setting_failed(const ms_setting *s) { return s->stalled + s->diverged == s->n; }
-
-size_t ms_compare_count(const ms_compare *c, size_t problem, size_t method)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < c->n_settings; i++)
-        if (c->settings[i].problem == problem && c->settings[i].method == method)
-            n += c->settings[i].n;
-    return n;
-}
-
-/* Of the setting of the method with most of them. */
-static size_t most_seeds(const ms_compare *c, size_t problem, size_t method)
-{
-    size_t most = 0;
-    for (size_t i = 0; i < c->n_settings; i++)
-        if (c->settings[i].problem == problem && c->settings[i].method == method &&
-            c->settings[i].n > most)
-            most = c->settings[i].n;
-    return most;
-}
-
-/* Where a best setting got more seeds, it is not replaced by one that was lucky with a single
- * seed: over all rates, settings with less than half of the most seeds do not count. */
-const ms_setting *ms_compare_find(const ms_compare *c, size_t problem, size_t method, double lr,
-                                  double threshold, const char *decay)
-{
-    const size_t      most = isnan(lr) ? most_seeds(c, problem, method) : 0;
-    const ms_setting *best = NULL;
-    for (size_t i = 0; i < c->n_settings; i++) {
-        const ms_setting *s = &c->settings[i];
-        if (s->problem != problem || s->method != method || 2 * s->n < most) continue;
-        if (!isnan(lr) && !ms_same_number(s->lr, lr)) continue;
-        if (!isnan(threshold) && !ms_same_number(s->threshold, threshold)) continue;
-        if (decay != NULL && strcmp(s->decay, decay) != 0) continue;
-        if (ms_setting_better(s, best)) best = s;
-    }
-    return best;
-}
-
-const ms_setting *ms_compare_best(const ms_compare *c, size_t problem, size_t method, double lr)
-{
-    return ms_compare_find(c, problem, method, lr, NAN, NULL);
-}
-
-const ms_setting *ms_compare_tuned(const ms_compare *c, size_t problem, size_t method)
-{
-    return ms_compare_find(c, problem, method, NAN, NAN, NULL);
-}
-
-double ms_setting_muon_rate(const ms_setting *s)
-{
-    const bool unit = strcmp(ms_run_text(s->runs[0], "update_scale"), "unit") == 0;
-    return unit ? s->lr : s->lr * s->threshold;
-}
-
-size_t ms_compare_plain(const ms_compare *c, const char *optimizer)
-{
-    size_t best = c->n_methods, most = 0;
-    for (size_t m = 0; m < c->n_methods; m++) {
-        size_t runs = 0;
-        if (strcmp(c->methods[m].optimizer, optimizer) != 0) continue;
-        if (!c->methods[m].variant) return m;
-        for (size_t i = 0; i < c->n_settings; i++)
-            if (c->settings[i].method == m) runs += c->settings[i].n;
-        if (runs > most) {
-            best = m;
-            most = runs;
-        }
-    }
-    return best;
 }

@@ -133,6 +133,7 @@ bool ms_figure_legend_entry(const ms_figure *f, size_t panel, size_t curve, ms_s
     const ms_curve *c = &f->panels[panel].curves[curve];
 
     *style = c->style;
+    if (f->panels[panel].rows) return false; /* rows have their labels beside them */
     for (size_t i = 0; i < f->n; i++)
         for (size_t k = 0; k < f->panels[i].n; k++) {
             const ms_curve *other  = &f->panels[i].curves[k];

@@ -50,7 +50,9 @@ typedef struct ms_curve {
 typedef struct ms_panel {
     char  *title, *x_label, *y_label; /* owned; title may be "" */
     bool   x_log, y_log;
-    bool   bars;  /* a bar for each curve (the y of its first point) instead of lines */
+    bool   bars; /* a bar for each curve (the y of its first point) instead of lines */
+    bool   rows; /* a row for each curve, from the top: its label and the y of its first point, with
+                     its band, along the x axis; a cross at the right for one that diverged */
     double y_max; /* upper limit of the axis; lines to values above it leave the panel; NaN: none */
     double x_rule; /* x of a vertical line with rule_label, such as a change of stage; NaN: none */
     char  *rule_label;

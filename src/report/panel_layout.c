@@ -15,10 +15,34 @@
 #define LANE_MARGIN 0.035 /* above the first cross, and below the last */
 #define LANE_MAX    0.45
 #define NEAR        0.025 /* crosses closer than this stand below one another */
+#define ROW_LANE    0.06  /* of the width, right of the values of rows, for their crosses */
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
 static double below_top(const ms_panel *p, double y) { return y > p->y_max ? p->y_max : y; }
+
+/* Rows have their values along the x axis, and names instead of numbers beside them. */
+static void make_row_axes(ms_panel_layout *layout)
+{
+    const ms_panel *p     = layout->panel;
+    ms_axis_range   x     = { 0 };
+    bool            cross = false;
+
+    for (size_t i = 0; i < p->n; i++) {
+        const ms_point *at = p->curves[i].at;
+        if (p->curves[i].n == 0) continue;
+        cross = cross || at->diverged;
+        if (at->diverged) continue;
+        ms_axis_range_add(&x, p->x_log, at->y);
+        ms_axis_range_add(&x, p->x_log, at->low);
+        ms_axis_range_add(&x, p->x_log, at->high);
+    }
+    if (isfinite(p->x_rule)) ms_axis_range_add(&x, p->x_log, p->x_rule);
+    ms_axis_make(&layout->x, p->x_log, x, 0.05, 0.05, cross ? 1.0 - ROW_LANE : 1.0);
+    ms_axis_make(&layout->y, false, (ms_axis_range){ .hi = (double)p->n, .any = true }, 0.0, 0.0,
+                 1.0);
+    layout->y.n = 0;
+}
 
 static void make_axes(ms_panel_layout *layout, double lane)
 {
@@ -26,6 +50,10 @@ static void make_axes(ms_panel_layout *layout, double lane)
     ms_axis_range   x = { 0 }, y = { 0 };
     bool            cut = false; /* is a value above y_max? */
 
+    if (p->rows) {
+        make_row_axes(layout);
+        return;
+    }
     for (size_t i = 0; i < p->n; i++)
         for (size_t k = 0; k < (p->bars && p->curves[i].n > 1 ? 1 : p->curves[i].n); k++) {
             const ms_point *at = &p->curves[i].at[k];
@@ -51,11 +79,25 @@ static void make_axes(ms_panel_layout *layout, double lane)
 
 /* ---- points ---------------------------------------------------------------------------------- */
 
+static ms_placed_point place_row(const ms_panel_layout *layout, size_t curve)
+{
+    const ms_point *at = &layout->panel->curves[curve].at[0];
+    ms_placed_point s  = { .diverged = at->diverged, .low = NAN, .high = NAN };
+
+    s.u = at->diverged ? 1.0 - 0.5 * ROW_LANE : ms_axis_place(&layout->x, at->y);
+    s.v = s.v_line = 1.0 - ((double)curve + 0.5) / (double)layout->panel->n;
+    if (at->diverged || isnan(at->low) || isnan(at->high)) return s;
+    s.low  = ms_axis_place(&layout->x, at->low);
+    s.high = ms_axis_place(&layout->x, at->high);
+    return s;
+}
+
 static ms_placed_point place_point(const ms_panel_layout *layout, size_t curve, size_t point)
 {
     const ms_point *at = &layout->panel->curves[curve].at[point];
     ms_placed_point s  = { .point = point, .diverged = at->diverged };
 
+    if (layout->panel->rows) return place_row(layout, curve);
     s.above = !at->diverged && at->y > layout->panel->y_max;
 
     s.u      = layout->panel->bars ? ((double)curve + 0.5) / (double)layout->panel->n
@@ -140,7 +182,8 @@ static musec_status place_curve(ms_error *e, ms_panel_layout *layout, size_t cur
 {
     ms_placed_curve *out   = &layout->curves[curve];
     const ms_curve  *c     = &layout->panel->curves[curve];
-    const size_t     n     = layout->panel->bars && c->n > 1 ? 1 : c->n;
+    const bool       one   = layout->panel->bars || layout->panel->rows;
+    const size_t     n     = one && c->n > 1 ? 1 : c->n;
     size_t           bytes = 0;
 
     if (n == 0) return MUSEC_OK;
@@ -219,7 +262,7 @@ musec_status ms_panel_layout_make(ms_error *e, const ms_panel *panel, ms_panel_l
     out->n = panel->n;
     for (size_t i = 0; i < out->n; i++)
         TRY(place_curve(e, out, i));
-    lane = place_crosses(out);
+    lane = panel->rows ? 0.0 : place_crosses(out);
     if (lane > 0.0) make_lane(out, lane);
 done:
     if (st != MUSEC_OK) ms_panel_layout_free(out);

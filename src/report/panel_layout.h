@@ -14,7 +14,7 @@ enum { MS_COLUMNS = 300 }; /* curves of more than twice as many points are thinn
 typedef struct ms_placed_point {
     double u, v;      /* v is NaN for a gap, and at the upper edge for a value above the panel */
     double v_line;    /* v not limited to the panel, for lines that leave it */
-    double low, high; /* the band of the seeds, not limited either; NaN: none */
+    double low, high; /* the band of the seeds, not limited either; NaN: none.  Of a row: in u */
     size_t point;     /* index in the curve */
     bool   diverged;
     bool   above; /* the value is above the panel's upper limit */

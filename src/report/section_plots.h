@@ -146,6 +146,7 @@ void ms_build_effective_step(ms_section_builder *b);
 void ms_build_stability(ms_section_builder *b);
 void ms_build_larger_rates(ms_section_builder *b);
 void ms_build_differences(ms_section_builder *b);
+void ms_build_race(ms_section_builder *b);
 void ms_build_dynamics(ms_section_builder *b);
 void ms_build_progress(ms_section_builder *b);
 void ms_build_weight_norm(ms_section_builder *b);

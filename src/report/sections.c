@@ -1,6 +1,7 @@
 /* sections.c - the table of sections, and the page that is built from it. */
 #include "report/sections.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "core/names.h"
@@ -55,6 +56,9 @@ static const ms_section_kind kinds[] = {
       ms_build_larger_rates },
     { "differences", "Methods beside Muon", "",
       "Needs finished runs of Muon and of another method.", ms_build_differences },
+    { "race", "Steps to a target loss", "",
+      "Needs to be asked for, by --sections race or --target L, and without a target runs of Muon.",
+      ms_build_race },
     { "dynamics", "Loss over the steps", "Figures 2 and 6 to 8 of the paper",
       "Needs a finished run of two steps or more.", ms_build_dynamics },
     { "progress", "Learning rate, logits and speed", "", "Needs a page of six runs at most.",
@@ -141,6 +145,8 @@ musec_status ms_sections_build(ms_error *e, const ms_compare *c, const ms_report
     if (!(options->within >= 0.0 && options->within <= 1.0))
         return ms_fail(e, MUSEC_EINVAL, "within is %g; it must be a share from 0 to 1",
                        options->within);
+    if (!(options->target >= 0.0 && isfinite(options->target)))
+        return ms_fail(e, MUSEC_EINVAL, "target is %g; it must be a loss above 0", options->target);
     ms_table_add(&left_out, "section");
     ms_table_add(&left_out, "why it is not here");
     for (size_t i = 0; i < COUNT(kinds); i++) {

@@ -8,6 +8,7 @@
 typedef struct ms_report_options {
     bool               omit_times; /* leave out what differs between two runs of the same config */
     double             within; /* stability: share above the best loss that still counts, 0.02 */
+    double             target; /* race: the validation loss to reach; 0: by Muon (race.h) */
     const char *const *only;   /* ids of sections; NULL: all */
     size_t             n_only;
 } ms_report_options;

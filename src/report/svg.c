@@ -9,11 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/text.h"
 #include "report/html.h"
 
-#define FONT       14.0
+#define FONT       MS_SVG_FONT
 #define TICK_FONT  (0.9 * FONT)
+#define ROW_FONT   (0.85 * FONT)
+#define ROW        (1.25 * FONT) /* height of a row */
 #define LINE_WIDTH 2.0
 #define MARKER     3.25 /* half of a marker's width */
 #define FAR        1e3  /* panel heights: lines to larger values end there, outside the panel */
@@ -36,59 +37,14 @@ static double at_y(const canvas *v, double share)
     return v->bottom - fmax(-FAR, fmin(share, FAR)) * (v->bottom - v->top);
 }
 
-/* ---- text ------------------------------------------------------------------------------------ */
-
-/* Estimates the width of a text in most fonts without serifs. */
-static double text_width(const char *text, double font)
-{
-    double width = 0.0;
-    size_t bytes;
-
-    for (; *text != '\0'; text += bytes == 0 ? 1 : bytes) {
-        bytes = ms_text_char(text);
-        if (strchr("ijl.,:;|!'()[]{} tfrI-", *text) != NULL)
-            width += 0.37;
-        else if (strchr("mwMW@%", *text) != NULL)
-            width += 0.92;
-        else
-            width += *text >= 'A' && *text <= 'Z' ? 0.69 : 0.62;
-    }
-    return width * font;
-}
-
-typedef struct label {
-    double      x, y;      /* y is the middle of the letters */
-    double      font;      /* 0: FONT */
-    const char *anchor;    /* NULL: "middle" */
-    double      max_width; /* smaller letters where the text is wider; 0: no limit */
-    bool        vertical, bold;
-} label;
-
-static void put_label(label l, const char *text, FILE *to)
-{
-    const double font  = l.font > 0.0 ? l.font : FONT;
-    const double width = (l.bold ? 1.12 : 1.0) * text_width(text, font);
-    const double scale = l.max_width > 0.0 && width > l.max_width ? l.max_width / width : 1.0;
-
-    if (text[0] == '\0') return;
-    fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" dy=\".35em\" font-size=\"%.1f\"", l.x, l.y,
-            scale * font);
-    fprintf(to, " text-anchor=\"%s\"", l.anchor != NULL ? l.anchor : "middle");
-    if (l.bold) fputs(" font-weight=\"600\"", to);
-    if (l.vertical) fprintf(to, " transform=\"rotate(-90 %.1f %.1f)\"", l.x, l.y);
-    putc('>', to);
-    ms_html_text(text, to);
-    fputs("</text>\n", to);
-}
-
 /* ---- the canvas ------------------------------------------------------------------------------ */
 
 /* A panel in a cell of its canvas.  All panels of a figure have the same margins and line up. */
 static canvas canvas_in(const ms_figure_layout *f, size_t panel, double x, double y, double width,
                         double height, FILE *to)
 {
-    double labels = text_width("0.00", TICK_FONT);
-    bool   titles = false, names = false;
+    double labels = ms_svg_text_width("0.00", TICK_FONT);
+    bool   titles = false, names = f->panels[panel].panel->rows;
     canvas v = { .layout = &f->panels[panel], .to = to };
 
     for (size_t i = 0; i < f->figure->n; i++) {
@@ -96,8 +52,11 @@ static canvas canvas_in(const ms_figure_layout *f, size_t panel, double x, doubl
         titles                   = titles || p->panel->title[0] != '\0';
         names                    = names || p->panel->x_label[0] != '\0';
         for (size_t k = 0; k < p->y.n; k++)
-            labels = fmax(labels, text_width(p->y.ticks[k].label, TICK_FONT));
-        if (p->y.share < 1.0) labels = fmax(labels, text_width("diverged", 0.8 * FONT));
+            labels = fmax(labels, ms_svg_text_width(p->y.ticks[k].label, TICK_FONT));
+        for (size_t k = 0; p->panel->rows && k < p->panel->n; k++)
+            labels =
+                fmax(labels, ms_svg_text_width(p->panel->curves[k].label, ROW_FONT) - 1.2 * FONT);
+        if (p->y.share < 1.0) labels = fmax(labels, ms_svg_text_width("diverged", 0.8 * FONT));
     }
     snprintf(v.clip, sizeof v.clip, "clip-%.100s-%zu-%.0f", f->figure->id, panel, width);
     v.width       = width;
@@ -149,31 +108,32 @@ static void put_rule(const canvas *v, const char *dash, double x1, double y1, do
 /* Labels the ticks and the lane of diverged runs; labels that would overlap are left out. */
 static void put_tick_labels(const canvas *v)
 {
-    const ms_axis *x = &v->layout->x, *y = &v->layout->y;
-    const double   lane      = at_y(v, 0.5 * (1.0 + y->share));
-    const label    left      = { .x = v->left - 0.6 * FONT, .font = TICK_FONT, .anchor = "end" };
-    double         free_from = -HUGE_VAL;
+    const ms_axis     *x = &v->layout->x, *y = &v->layout->y;
+    const double       lane = at_y(v, 0.5 * (1.0 + y->share));
+    const ms_svg_label left = { .x = v->left - 0.6 * FONT, .font = TICK_FONT, .anchor = "end" };
+    double             free_from = -HUGE_VAL;
 
     for (size_t i = 0; i < y->n; i++) {
-        label l = left;
-        l.y     = at_y(v, y->ticks[i].at);
+        ms_svg_label l = left;
+        l.y            = at_y(v, y->ticks[i].at);
         if (y->share == 1.0 || l.y - lane >= 1.2 * TICK_FONT)
-            put_label(l, y->ticks[i].label, v->to);
+            ms_svg_label_put(l, y->ticks[i].label, v->to);
     }
     if (y->share < 1.0) {
-        label l = left;
-        l.y     = lane;
-        l.font  = 0.8 * FONT;
-        put_label(l, "diverged", v->to);
+        ms_svg_label l = left;
+        l.y            = lane;
+        l.font         = 0.8 * FONT;
+        ms_svg_label_put(l, "diverged", v->to);
         put_rule(v, "2,4", v->left, at_y(v, y->share), v->right, at_y(v, y->share));
     }
     for (size_t i = 0; i < x->n; i++) {
         const double middle = at_x(v, x->ticks[i].at);
-        const double half   = 0.5 * text_width(x->ticks[i].label, TICK_FONT);
+        const double half   = 0.5 * ms_svg_text_width(x->ticks[i].label, TICK_FONT);
         if (x->ticks[i].label[0] == '\0' || middle - half < free_from) continue;
         free_from = middle + half + 0.4 * TICK_FONT;
-        put_label((label){ .x = middle, .y = v->bottom + 1.1 * FONT, .font = TICK_FONT },
-                  x->ticks[i].label, v->to);
+        ms_svg_label_put(
+            (ms_svg_label){ .x = middle, .y = v->bottom + 1.1 * FONT, .font = TICK_FONT },
+            x->ticks[i].label, v->to);
     }
 }
 
@@ -185,25 +145,40 @@ static void put_bar_labels(const canvas *v)
     double          widest = 1.0, font;
 
     for (size_t i = 0; i < panel->n; i++)
-        widest = fmax(widest, text_width(panel->curves[i].label, FONT));
+        widest = fmax(widest, ms_svg_text_width(panel->curves[i].label, FONT));
     font = FONT * fmin(0.9, 0.95 * each / widest);
     for (size_t i = 0; i < panel->n; i++) {
         const ms_placed_curve *c = &v->layout->curves[i];
         const double           x = at_x(v, ((double)i + 0.5) / (double)panel->n);
         char                   value[MS_NUMBER_TEXT];
         if (font >= 0.6 * FONT)
-            put_label((label){ .x = x, .y = v->bottom + FONT, .font = font },
-                      panel->curves[i].label, v->to);
+            ms_svg_label_put((ms_svg_label){ .x = x, .y = v->bottom + FONT, .font = font },
+                             panel->curves[i].label, v->to);
         if (c->n == 0 || isnan(c->points[0].v) || c->points[0].diverged) continue;
         ms_number_text(panel->curves[i].at[0].y, value);
-        put_label((label){ .x = x,
-                           .y = at_y(v, fmax(c->points[0].v,
-                                             fmin(c->points[0].high, v->layout->y.share))) -
-                                0.7 * FONT,
-                           .font      = 0.8 * FONT,
-                           .max_width = 0.95 * each },
-                  value, v->to);
+        ms_svg_label_put(
+            (ms_svg_label){
+                .x = x,
+                .y = at_y(v, fmax(c->points[0].v, fmin(c->points[0].high, v->layout->y.share))) -
+                     0.7 * FONT,
+                .font      = 0.8 * FONT,
+                .max_width = 0.95 * each },
+            value, v->to);
     }
+}
+
+/* Writes the names of rows beside them. */
+static void put_row_labels(const canvas *v)
+{
+    const ms_panel *panel = v->layout->panel;
+
+    for (size_t i = 0; i < panel->n; i++)
+        ms_svg_label_put((ms_svg_label){ .x = v->left - 0.6 * FONT,
+                                         .y = at_y(v, 1.0 - ((double)i + 0.5) / (double)panel->n),
+                                         .font      = ROW_FONT,
+                                         .anchor    = "end",
+                                         .max_width = v->left - v->cell_left - 0.8 * FONT },
+                         panel->curves[i].label, v->to);
 }
 
 static void put_frame(const canvas *v)
@@ -214,28 +189,31 @@ static void put_frame(const canvas *v)
 
     put_axes(v);
     put_tick_labels(v);
-    put_label((label){ .x         = x,
-                       .y         = v->cell_top + 1.05 * FONT,
-                       .font      = 1.05 * FONT,
-                       .max_width = wide,
-                       .bold      = true },
-              panel->title, v->to);
-    put_label((label){ .x = x, .y = v->cell_bottom - 0.95 * FONT, .max_width = wide },
-              panel->x_label, v->to);
-    put_label(
-        (label){ .x = v->cell_left + 0.95 * FONT, .y = y, .max_width = high, .vertical = true },
-        panel->y_label, v->to);
+    ms_svg_label_put((ms_svg_label){ .x         = x,
+                                     .y         = v->cell_top + 1.05 * FONT,
+                                     .font      = 1.05 * FONT,
+                                     .max_width = wide,
+                                     .bold      = true },
+                     panel->title, v->to);
+    ms_svg_label_put((ms_svg_label){ .x = x, .y = v->cell_bottom - 0.95 * FONT, .max_width = wide },
+                     panel->rows ? panel->y_label : panel->x_label, v->to);
+    if (!panel->rows)
+        ms_svg_label_put(
+            (ms_svg_label){
+                .x = v->cell_left + 0.95 * FONT, .y = y, .max_width = high, .vertical = true },
+            panel->y_label, v->to);
     if (panel->bars) put_bar_labels(v);
+    if (panel->rows) put_row_labels(v);
     if (isfinite(panel->x_rule)) {
         const double at   = at_x(v, ms_axis_place(&v->layout->x, panel->x_rule));
         const char  *text = panel->rule_label != NULL ? panel->rule_label : "";
-        const bool   fits = at + text_width(text, 0.8 * FONT) + 0.5 * FONT < v->right;
+        const bool   fits = at + ms_svg_text_width(text, 0.8 * FONT) + 0.5 * FONT < v->right;
         put_rule(v, "4,4", at, v->bottom, at, v->top);
-        put_label((label){ .x      = at + (fits ? 0.4 : -0.4) * FONT,
-                           .y      = at_y(v, v->layout->y.share) + 0.6 * FONT,
-                           .font   = 0.8 * FONT,
-                           .anchor = fits ? "start" : "end" },
-                  text, v->to);
+        ms_svg_label_put((ms_svg_label){ .x      = at + (fits ? 0.4 : -0.4) * FONT,
+                                         .y      = at_y(v, v->layout->y.share) + 0.6 * FONT,
+                                         .font   = 0.8 * FONT,
+                                         .anchor = fits ? "start" : "end" },
+                         text, v->to);
     }
 }
 
@@ -366,8 +344,11 @@ static void put_shape(const canvas *v, layer kind, size_t curve, const ms_placed
         break;
     }
     default: /* RANGE */
-        fprintf(v->to, "<path d=\"M%.2f,%.2fV%.2f\"/>", x, at_y(v, fmin(p->low, top)),
-                at_y(v, fmin(p->high, top)));
+        if (v->layout->panel->rows)
+            fprintf(v->to, "<path d=\"M%.2f,%.2fH%.2f\"/>", at_x(v, p->low), y, at_x(v, p->high));
+        else
+            fprintf(v->to, "<path d=\"M%.2f,%.2fV%.2f\"/>", x, at_y(v, fmin(p->low, top)),
+                    at_y(v, fmin(p->high, top)));
         break;
     }
 }
@@ -402,8 +383,9 @@ static void put_layers(const canvas *v)
     const double           wide = v->right - v->left + 4.0, high = v->bottom - top + 2.0;
 
     if (is_empty(p))
-        put_label((label){ .x = 0.5 * (v->left + v->right), .y = 0.5 * (v->top + v->bottom) },
-                  "no data", v->to);
+        ms_svg_label_put(
+            (ms_svg_label){ .x = 0.5 * (v->left + v->right), .y = 0.5 * (v->top + v->bottom) },
+            "no data", v->to);
     fprintf(v->to,
             "<clipPath id=\"%s\"><path d=\"M%.1f,%.1fh%.1fv%.1fh-%.1fz\"/></clipPath>\n"
             "<g clip-path=\"url(#%s)\">\n",
@@ -430,7 +412,7 @@ static void put_tip(const canvas *v, const ms_curve *c, const ms_point *at)
     ms_number_text(at->x, x);
     ms_number_text(at->y, y);
     fputs(": ", v->to);
-    if (!p->bars) {
+    if (!p->bars && !p->rows) {
         ms_html_text(p->x_label, v->to);
         fprintf(v->to, "%s%s, ", p->x_label[0] != '\0' ? " " : "", x);
     }
@@ -449,7 +431,7 @@ static void put_point(const canvas *v, const ms_curve *c, const ms_placed_point 
 
     ms_number_text(at->x, x);
     ms_number_text(at->y, y);
-    if (v->layout->panel->bars) x[0] = '\0'; /* bars have no x */
+    if (v->layout->panel->bars || v->layout->panel->rows) x[0] = '\0'; /* they have no x */
     fprintf(v->to, "\n<circle cx=\"%.2f\" cy=\"%.2f\" r=\"5\" data-x=\"%s\" data-y=\"%s\"><title>",
             at_x(v, p->u), at_y(v, p->v), x, at->diverged ? "diverged" : y);
     put_tip(v, c, at);
@@ -522,10 +504,16 @@ static void put_opening(const canvas *v)
     fputs("\">\n", v->to);
 }
 
+/* The height of a panel that has this one without rows, or more where its rows need it. */
+static double rows_height(const ms_panel *p, double height)
+{
+    return p->rows ? fmax(height, 6.0 * FONT + ROW * (double)p->n) : height;
+}
+
 void ms_svg_panel(const ms_figure_layout *layout, size_t panel, bool wide, FILE *to)
 {
-    const canvas v =
-        canvas_in(layout, panel, 0.0, 0.0, wide ? 1120.0 : 440.0, wide ? 400.0 : 320.0, to);
+    const double high = rows_height(&layout->figure->panels[panel], wide ? 400.0 : 320.0);
+    const canvas v    = canvas_in(layout, panel, 0.0, 0.0, wide ? 1120.0 : 440.0, high, to);
     put_opening(&v);
     put_frame(&v);
     put_layers(&v);
@@ -542,8 +530,9 @@ static double put_legend(const ms_figure *f, double width, double top, FILE *to)
     for (size_t i = 0; i < f->n; i++)
         for (size_t k = 0; k < f->panels[i].n; k++) {
             const char  *text = f->panels[i].curves[k].label;
-            const double wide = (double)MS_SAMPLE + 0.5 * FONT + text_width(text, 0.95 * FONT);
-            ms_style     style;
+            const double wide =
+                (double)MS_SAMPLE + 0.5 * FONT + ms_svg_text_width(text, 0.95 * FONT);
+            ms_style style;
             if (!ms_figure_legend_entry(f, i, k, &style)) continue;
             if (x > FONT && x + wide > width - FONT) {
                 x = FONT;
@@ -551,11 +540,11 @@ static double put_legend(const ms_figure *f, double width, double top, FILE *to)
             }
             if (to != NULL) {
                 ms_svg_sample(style, f->panels[i].bars, x, y, to);
-                put_label((label){ .x      = x + (double)MS_SAMPLE + 0.5 * FONT,
-                                   .y      = y,
-                                   .font   = 0.95 * FONT,
-                                   .anchor = "start" },
-                          text, to);
+                ms_svg_label_put((ms_svg_label){ .x      = x + (double)MS_SAMPLE + 0.5 * FONT,
+                                                 .y      = y,
+                                                 .font   = 0.95 * FONT,
+                                                 .anchor = "start" },
+                                 text, to);
             }
             x += wide + 1.6 * FONT;
         }
@@ -569,7 +558,10 @@ void ms_svg_figure(const ms_figure_layout *layout, FILE *to)
     } cells[] = { { 573.0, 337.0, 1800.0 }, { 412.0, 296.0, 1000.0 }, { 400.0, 290.0, 800.0 } };
     const size_t n      = layout->figure->n;
     const size_t across = n == 4 ? 2 : n < 3 ? n : 3, down = (n + across - 1) / across;
-    const double cell_w = cells[across - 1].width, cell_h = cells[across - 1].height;
+    const double cell_w = cells[across - 1].width;
+    double       cell_h = cells[across - 1].height;
+    for (size_t i = 0; i < n; i++)
+        cell_h = fmax(cell_h, rows_height(&layout->figure->panels[i], cell_h));
     const double width = cell_w * (double)across, head = 2.2 * FONT;
     const double foot   = head + cell_h * (double)down;
     const double height = foot + put_legend(layout->figure, width, foot, NULL);
@@ -581,12 +573,12 @@ void ms_svg_figure(const ms_figure_layout *layout, FILE *to)
             "font-family=\"DejaVu Sans, sans-serif\">\n<path d=\"M0,0h%.1fv%.1fh-%.1fz\" "
             "fill=\"#ffffff\"/>\n",
             width, height, scale * width, scale * height, width, height, width);
-    put_label((label){ .x         = 0.5 * width,
-                       .y         = 1.2 * FONT,
-                       .font      = 1.2 * FONT,
-                       .max_width = 0.9 * width,
-                       .bold      = true },
-              layout->figure->title, to);
+    ms_svg_label_put((ms_svg_label){ .x         = 0.5 * width,
+                                     .y         = 1.2 * FONT,
+                                     .font      = 1.2 * FONT,
+                                     .max_width = 0.9 * width,
+                                     .bold      = true },
+                     layout->figure->title, to);
     for (size_t i = 0; i < n; i++) {
         const size_t row = i / across, column = i % across;
         const canvas v = canvas_in(layout, i, cell_w * (double)column, head + cell_h * (double)row,

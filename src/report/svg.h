@@ -21,6 +21,19 @@ void ms_svg_panel(const ms_figure_layout *layout, size_t panel, bool wide, FILE 
  * more. */
 void ms_svg_figure(const ms_figure_layout *layout, FILE *to);
 
+/* svg_text.c.  Lengths are in units of a canvas on which text is this high. */
+#define MS_SVG_FONT 14.0
+typedef struct ms_svg_label {
+    double      x, y;      /* y is the middle of the letters */
+    double      font;      /* 0: MS_SVG_FONT */
+    const char *anchor;    /* NULL: "middle" */
+    double      max_width; /* smaller letters where the text is wider; 0: no limit */
+    bool        vertical, bold;
+} ms_svg_label;
+void ms_svg_label_put(ms_svg_label l, const char *text, FILE *to);
+/* Estimates the width of a text in most fonts without serifs. */
+double ms_svg_text_width(const char *text, double font);
+
 /* styles.c.  Writes the attributes of a stroke; dash 0 is solid. */
 void ms_svg_stroke(const char *colour, double width, int dash, FILE *to);
 /* Write attributes of a group of markers, and one marker; strokes are in units of its radius. */
