@@ -271,8 +271,9 @@ TEST_EACH_DEVICE(dion2_takes_every_row_in_turn, dev)
     double  g[N * N];
     double *before   = rig_weight(&a, 0);
     int     moved[N] = { 0 };
-    for (int i = 0; i < N * N; i++)
-        g[i] = 1.0 + 0.01 * (double)(i / N) + 0.1 * (double)(i % N);
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < N; j++)
+            g[i * N + j] = 1.0 + 0.01 * (double)i + 0.1 * (double)j;
     for (int t = 0; t < N; t++) {
         rig_set_grad(&a, 0, g);
         rig_go(&a);
