@@ -17,6 +17,7 @@ typedef struct ms_bench_options {
     int         quick;   /* small sizes */
     int         loose;   /* allow nondeterministic operations */
     int         all;     /* also the slow rows */
+    int         ask;     /* train: time the rows that lines of the standard input name */
     const char *preset;  /* step, train: the model; NULL: the bench's default */
     const char *run;     /* step, accuracy: a run directory of musec train; NULL: none */
     const char *vocab;   /* tokenize: GPT-2's vocabulary; NULL: in its usual place */

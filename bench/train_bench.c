@@ -9,7 +9,11 @@
  * pico and nano are timed as they are, in documents that fill the context, the longest case.
  * small, medium and wide are reduced to the plain model that others have too: no gates, no x0
  * mixing, one target per token, a window of 1024 in all layers, a micro-batch of 32768 tokens in
- * sequences of 2048 (small) or 4096, each a document.  Activations have the dtype of training. */
+ * sequences of 2048 (small) or 4096, each a document; on the host 2048 tokens in sequences of 1024.
+ * Activations have the dtype of training.
+ *
+ * With --ask rows are timed one by one, as lines of the standard input name them, so that a peer in
+ * another process takes turns with them (bench/peers/cpu_torch.py). */
 #include "bench.h"
 
 #include <stdlib.h>
@@ -185,6 +189,7 @@ static const char *const plain[]  = {
      "head-gates=no", "x0-mix=no", "vocab=50304",       "batch=32768",      "micro-batches=1",
      "stages=",       "mtp=1",     "window-short=1024", "window-long=1024", NULL
 };
+static const char *const on_host[] = { "batch=2048", "max-doc=1024", NULL };
 
 static bool is_of_the_paper(const char *preset)
 {
@@ -192,13 +197,17 @@ static bool is_of_the_paper(const char *preset)
 }
 
 /* Makes the config of an optimizer and its schedule. */
-static musec_status configure(ms_error *e, const char *preset, int which, train_job *j)
+static musec_status configure(ms_device *d, const char *preset, int which, train_job *j)
 {
+    ms_error    *e = &d->error;
     musec_status st;
     TRY(ms_train_config_init(e, &j->cfg, preset, optims[which].optimizer));
     TRY(ms_train_config_set(e, &j->cfg, optims[which].key, optims[which].value));
     TRY(ms_train_config_apply(e, &j->cfg, always));
-    if (is_of_the_paper(preset)) TRY(ms_train_config_apply(e, &j->cfg, plain));
+    if (is_of_the_paper(preset)) {
+        TRY(ms_train_config_apply(e, &j->cfg, plain));
+        if (ms_is_on_host(d)) TRY(ms_train_config_apply(e, &j->cfg, on_host));
+    }
     TRY(ms_train_config_check(e, &j->cfg));
     TRY(ms_schedule_make(e, &j->cfg, &j->schedule));
     j->plan = ms_schedule_at(&j->schedule, 0);
@@ -211,7 +220,7 @@ static musec_status make_optims(ms_bench *b, const char *preset, train_job *j)
     ms_error     e  = { "" };
     musec_status st = MUSEC_OK;
     for (int i = OPTIMS - 1; i >= 0; i--) { /* the first one's config is used */
-        TRY(configure(&b->d->error, preset, i, j));
+        TRY(configure(b->d, preset, i, j));
         st = ms_train_build_optim(&e, &j->cfg, j->gpt, b->d, ms_comm_self(), NULL, &j->optim[i]);
         if (st != MUSEC_OK) return ms_fail(&b->d->error, st, "%s", e.text);
     }
@@ -229,7 +238,7 @@ static musec_status make_job(ms_bench *b, const char *preset, train_job *j)
 {
     musec_status st;
     j->dtype = b->d->kind->activation_dtype;
-    TRY(configure(&b->d->error, preset, 0, j));
+    TRY(configure(b->d, preset, 0, j));
     TRY(make_batch(b, j));
     TRY(make_attention(b, j));
     TRY(make_product(b, j));
@@ -273,47 +282,99 @@ done:
     return st;
 }
 
-static musec_status time_rows(ms_bench *b, train_job *j, const char *shape)
+typedef struct row {
+    const char *name;
+    musec_status (*run)(ms_device *d, void *state);
+    double flops, tokens;
+} row;
+
+/* Times the row that each line of the standard input names, and prints its milliseconds. */
+static musec_status answer(ms_bench *b, const row *rows, int n, train_job *j)
 {
-    const double tokens = (double)j->plan.tokens, side = (double)j->product.a.rows;
-    const double pairs = ms_gpt_attention_flops(&j->cfg.model, j->pairs);
-    const double all   = ms_gpt_flops(&j->cfg.model, tokens) + (double)j->cfg.model.layers * pairs;
-    const struct {
-        const char *name;
-        musec_status (*run)(ms_device *d, void *state);
-        double flops, tokens;
-    } rows[] = {
-        { "product", NULL, 2.0 * side * side * side, 0.0 },
-        { "step, soft-musec fast", run_step, all, tokens },
-        { "step, muon", run_muon_step, all, tokens },
-        { "forward", run_forward, all / 3.0, tokens },
-        { "forward + backward", run_backward, all, tokens },
-        { "soft-musec fast", run_optim, 0.0, 0.0 },
-        { "muon", run_muon, 0.0, 0.0 },
-        { "attention forward", run_attention, pairs / 3.0, tokens },
-        { "attention f. + b.", run_attention_both, pairs, tokens },
-    };
-    ms_candidate c[COUNT(rows)];
+    char         line[64], about[512] = "";
+    musec_status st = MUSEC_OK;
+    if (b->d->kind->describe != NULL) b->d->kind->describe(b->d, about, sizeof about);
+    fprintf(b->out, "%s\n", about);
+    fflush(b->out);
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        double begin = 0.0, end = 0.0;
+        int    i                  = 1; /* the product has no function here */
+        line[strcspn(line, "\n")] = '\0';
+        while (i < n && strcmp(rows[i].name, line) != 0)
+            i++;
+        if (i == n)
+            TRY(ms_fail(&b->d->error, MUSEC_EINVAL,
+                        "standard input: there is no row \"%s\"; name one that musec bench train "
+                        "prints, such as \"forward + backward\"",
+                        line));
+        TRY(b->d->ops->now_ms(b->d, &begin));
+        TRY(rows[i].run(b->d, j));
+        TRY(b->d->ops->now_ms(b->d, &end));
+        fprintf(b->out, "%.3f\n", end - begin);
+        fflush(b->out);
+    }
+done:
+    return st;
+}
+
+static musec_status time_rows(ms_bench *b, train_job *j, const row *rows, int n, const char *shape)
+{
+    const double side = (double)j->product.a.rows;
+    ms_candidate c[MS_TIMING_MAX];
+    int          which[MS_TIMING_MAX], wanted = 0; /* rows that are timed; always the product */
     char         square[64];
     musec_status st;
-    for (size_t i = 0; i < COUNT(rows); i++)
-        c[i] = (ms_candidate){ .run = rows[i].run, .state = j };
+    for (int i = 0; i < n; i++) {
+        if (i > 0 && !ms_bench_wanted(b, "train", rows[i].name, shape)) continue;
+        c[wanted]       = (ms_candidate){ .run = rows[i].run, .state = j };
+        which[wanted++] = i;
+    }
     c[0] = (ms_candidate){ .run = ms_bench_gemm, .state = &j->product };
     snprintf(square, sizeof square, "%.0f^3 %s", side, ms_dtype_name(j->dtype));
-    TRY(ms_time_group(b->d, c, (int)COUNT(rows), b->rounds));
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        if (!ms_bench_wanted(b, "train", rows[i].name, shape)) continue;
-        ms_bench_row(
-            b, &(ms_bench_figure){ .section = "train",
-                                   .name    = rows[i].name,
-                                   .shape   = i == 0 ? square : shape,
-                                   .ms      = c[i].ms,
-                                   .dtype   = j->dtype,
-                                   .flops   = rows[i].flops,
-                                   .ratio   = rows[i].flops / rows[0].flops / c[i].ratio,
-                                   .against = rows[i].flops > 0.0 && i > 0 ? rows[0].name : NULL,
-                                   .tokens  = rows[i].tokens });
+    TRY(ms_time_group(b->d, c, wanted, b->rounds));
+    for (int i = 0; i < wanted; i++) {
+        const row *r = &rows[which[i]];
+        if (i == 0 && !ms_bench_wanted(b, "train", r->name, square)) continue;
+        ms_bench_row(b,
+                     &(ms_bench_figure){ .section = "train",
+                                         .name    = r->name,
+                                         .shape   = i == 0 ? square : shape,
+                                         .ms      = c[i].ms,
+                                         .dtype   = j->dtype,
+                                         .flops   = r->flops,
+                                         .ratio   = r->flops / rows[0].flops / c[i].ratio,
+                                         .against = r->flops > 0.0 && i > 0 ? rows[0].name : NULL,
+                                         .tokens  = r->tokens });
     }
+done:
+    return st;
+}
+
+static musec_status time_job(ms_bench *b, train_job *j, const char *preset)
+{
+    const double tokens = (double)j->plan.tokens, side = (double)j->product.a.rows;
+    const double pairs  = ms_gpt_attention_flops(&j->cfg.model, j->pairs);
+    const double all    = ms_gpt_flops(&j->cfg.model, tokens) + (double)j->cfg.model.layers * pairs;
+    const row    rows[] = {
+           { "product", NULL, 2.0 * side * side * side, 0.0 },
+           { "step, soft-musec fast", run_step, all, tokens },
+           { "step, muon", run_muon_step, all, tokens },
+           { "forward", run_forward, all / 3.0, tokens },
+           { "forward + backward", run_backward, all, tokens },
+           { "soft-musec fast", run_optim, 0.0, 0.0 },
+           { "muon", run_muon, 0.0, 0.0 },
+           { "attention forward", run_attention, pairs / 3.0, tokens },
+           { "attention f. + b.", run_attention_both, pairs, tokens },
+    };
+    char         shape[64];
+    musec_status st;
+    snprintf(shape, sizeof shape, "%s, %lld tokens, %s", preset, (long long)j->plan.tokens,
+             ms_dtype_name(j->dtype));
+    if (b->opt->ask) return answer(b, rows, COUNT(rows), j);
+    TRY(ms_bench_begin(b));
+    ms_bench_heading(b, "training; the ratio is of FLOP/s");
+    TRY(time_rows(b, j, rows, COUNT(rows), shape));
+    TRY(put_memory(b, j, shape));
 done:
     return st;
 }
@@ -325,17 +386,11 @@ static musec_status run_all(ms_bench *b)
     const char   *preset = b->opt->preset != NULL ? b->opt->preset : b->opt->quick ? quick : usual;
     const ms_mark mark   = ms_arena_mark(&b->d->scratch);
     train_job     j      = { .pairs = 0.0 };
-    char          shape[64];
     musec_status  st;
 
     ms_log_progress(b->log, "train: %s", preset);
     TRY(make_job(b, preset, &j));
-    TRY(ms_bench_begin(b));
-    snprintf(shape, sizeof shape, "%s, %lld tokens, %s", preset, (long long)j.plan.tokens,
-             ms_dtype_name(j.dtype));
-    ms_bench_heading(b, "training; the ratio is of FLOP/s");
-    TRY(time_rows(b, &j, shape));
-    TRY(put_memory(b, &j, shape));
+    TRY(time_job(b, &j, preset));
 done:
     free_job(&j);
     ms_arena_reset(&b->d->scratch, mark);

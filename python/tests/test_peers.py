@@ -68,6 +68,20 @@ def test_settings_that_pytorchs_model_lacks_are_refused():
     assert done.returncode != 0 and "head_gates is 'yes', not 'no'" in done.stderr, done.stderr
 
 
+def test_training_on_a_cpu_takes_turns():
+    """Both sides do the same work, so their times are of one order."""
+    words = ["--musec", program(), "--preset", "pico", "--threads", "1", "--rounds", "1"]
+    done = run("cpu_torch.py", *words, "--rows", "eager", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert [(row["what"], row["name"]) for row in rows] == [
+        (what, name)
+        for what in ("forward + backward", "step, muon")
+        for name in ("musec", "PyTorch, eager")
+    ]
+    assert all(row["cpu_ms"] > 0.0 and 0.05 < row["cpu_ratio"] < 20.0 for row in rows)
+
+
 def test_packages_of_others_that_are_missing_are_named(tmp_path):
     done = run("optimizer_torch.py", "--check", "--peers", tmp_path)
     for name in ("dion", "emerging_optimizers", "gram_newton_schulz"):

@@ -12,7 +12,7 @@
 struct args {
     const char *filter;
     int64_t     repeats;
-    int         quick, all, loose;
+    int         quick, all, loose, ask;
     const char *preset, *run, *vocab, *text;
     const char *device;
     int         json;
@@ -42,6 +42,9 @@ static const ms_option options[] = {
       "tokenize: GPT-2's vocabulary [data/gpt2 or ~/.local/share/musec/gpt2]" },
     { "text", MS_OPT_STR, AT(text), "FILE",
       "tokenize: text to encode, of 1 MB or more [the built-in corpus]" },
+    { "ask", MS_OPT_FLAG, AT(ask), NULL,
+      "train: time the row that each line of standard input names, and print its milliseconds, so "
+      "that another program takes turns with it" },
     MS_CLI_DEVICE(struct args),
     MS_CLI_JSON(struct args),
 };
@@ -59,7 +62,7 @@ const ms_command *bench_command(void)
                         "five quintic steps, all in one run; with --run over those of a real run.\n"
                         "train: a training step of a preset and its parts, as a share of the rate\n"
                         "of a matrix product in the same run; of small, medium and wide the plain\n"
-                        "model, with 32768 tokens and a window of 1024.\n"
+                        "model, with 32768 tokens (on a CPU 2048) and a window of 1024.\n"
                         "tokenize: GPT-2's tokenizer beside tiktoken, on two threads, and on\n"
                         "the texts that are worst for it.\n"
                         "accuracy: how far the operators are from their maps in float64, beside\n"
@@ -78,7 +81,7 @@ static const struct bench {
     musec_status (*run)(const ms_bench_options *opt, ms_log *log, FILE *out, ms_error *error);
 } benches[] = { { "ops", "filter", ms_bench_ops },
                 { "step", "filter preset run", ms_bench_step },
-                { "train", "filter preset", ms_bench_train },
+                { "train", "filter preset ask", ms_bench_train },
                 { "tokenize", "vocab text", ms_bench_tokenize },
                 { "accuracy", "filter preset run", ms_bench_accuracy } };
 
@@ -87,15 +90,15 @@ static int check_usage(const ms_command *cmd, const struct args *a, const struct
 {
     const struct {
         const char *name, *value;
-    } given[] = { { "filter", a->filter },
-                  { "preset", a->preset },
-                  { "run", a->run },
-                  { "vocab", a->vocab },
-                  { "text", a->text } };
+    } given[] = { { "filter", a->filter }, { "preset", a->preset }, { "run", a->run },
+                  { "vocab", a->vocab },   { "text", a->text },     { "ask", a->ask ? "" : NULL } };
 
     for (size_t i = 0; i < COUNT(given); i++)
         if (given[i].value != NULL && strstr(b->reads, given[i].name) == NULL)
             return ms_cli_usage(cmd, "%s has no use for --%s", b->name, given[i].name);
+    if (a->ask && (a->filter != NULL || a->json))
+        return ms_cli_usage(cmd, "--ask prints numbers alone; leave %s out",
+                            a->json ? "--json" : "--filter");
     if (a->run != NULL && a->preset != NULL)
         return ms_cli_usage(cmd, "--run and --preset both say which matrices; give one of them");
     return EXIT_OK;
@@ -163,6 +166,7 @@ int cmd_bench(int argc, char **argv)
                               .quick   = a.quick,
                               .loose   = a.loose,
                               .all     = a.all,
+                              .ask     = a.ask,
                               .preset  = a.preset,
                               .run     = a.run,
                               .vocab   = a.vocab,

@@ -47,6 +47,20 @@ fails 2 'tokenize has no use for --filter' bench tokenize --filter x
 fails 2 'step has no use for --text' bench step --text x
 fails 2 '--run and --preset both say' bench step --run a --preset small
 
+fails 2 'ops has no use for --ask' bench ops --ask
+fails 2 '--ask prints numbers alone; leave --json out' bench train --ask --json
+
+# a training step: only the rows that are asked for are timed
+printf '%s\n' forward 'forward + backward' >rows
+succeeds bench train --preset pico --ask <rows
+check "a time for each row" test "$(grep -cE '^[0-9]+\.[0-9]{3}$' stdout)" -eq 2
+echo backward >rows
+run bench train --preset pico --ask <rows # it has said what it computes on
+check "an unknown row is an error" test "$code" -eq 1
+check "which is named" grep -q '^musec bench: standard input: there is no row "backward"; ' stderr
+succeeds bench train --preset pico --repeats 1 --filter 'forward +'
+prints '^  forward \+ backward +pico'
+
 mkdir empty
 fails 1 'empty: is no run: ' bench accuracy --run empty
 fails 1 'empty: is no run: ' bench step --quick --run empty
