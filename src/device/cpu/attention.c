@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "device/cpu/cpu.h"
+#include "device/cpu/row_sums.h"
 #include "device/cpu/tile_product.h"
 #include "device/cpu/vector.h"
 
@@ -365,10 +366,7 @@ static void begin_chunk(const plan *p, int64_t head, int64_t begin, int64_t end)
 {
     for (int64_t i = begin; i < end; i++) {
         const float *o = row_of(p->out, head, i), *g = row_of(p->dout, head, i);
-        double       sum = 0.0;
-        for (int64_t l = 0; l < p->v.cols; l++)
-            sum += (double)o[l] * (double)g[l];
-        p->delta[head * p->q.rows + i] = (float)sum;
+        p->delta[head * p->q.rows + i] = (float)dot(p->v.cols, o, g);
         memset(row_of(p->dq, head, i), 0, (size_t)p->q.cols * sizeof(float));
         memset(row_of(p->dk, head, i), 0, (size_t)p->q.cols * sizeof(float));
         memset(row_of(p->dv, head, i), 0, (size_t)p->v.cols * sizeof(float));

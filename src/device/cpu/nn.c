@@ -2,7 +2,7 @@
  *
  * A task is a few rows of every matrix of the stack, so that heads that lie side by side are read
  * in the order of memory.  Its boundaries depend on the shape alone.  Sums along a row are float64,
- * in LANES partial sums that are added in a fixed order; elements are float32.  An op reads its
+ * in partial sums that are added in a fixed order; elements are float32.  An op reads its
  * operands from memory once: rows that it reads twice are still in L1.
  *
  * Transposed operands and float64 are computed by `ref`. */
@@ -11,11 +11,11 @@
 #include <string.h>
 
 #include "device/cpu/cpu.h"
+#include "device/cpu/row_sums.h"
 #include "device/cpu/vector.h"
 
 enum {
     TASK  = 16384, /* elements: one thread is faster on so many than two */
-    LANES = 16,    /* floats in a cache line */
     AHEAD = 4,     /* rows that are prefetched */
     BAND  = 64,    /* columns of a table that one thread adds to */
     GATES = 64,    /* heads whose gates are computed together */
@@ -78,31 +78,21 @@ static void prefetch_row(ms_mat x, int64_t i)
     if (i + AHEAD >= x.rows) return;
     for (int64_t b = 0; b < x.count; b++) {
         const float *row = row_of(x, b, i + AHEAD);
-        for (int64_t j = 0; j < x.cols; j += LANES)
+        for (int64_t j = 0; j < x.cols; j += SUM_LANES)
             __builtin_prefetch(row + j);
     }
 }
 
 /* ---- sums along a row ------------------------------------------------------------------------ */
 
-/* Adds the lanes pairwise; written out, since a loop that halves its bound is not unrolled. */
-static double sum_lanes(double *lane)
-{
-    for (int l = 0; l < 8; l++)
-        lane[l] += lane[l + 8];
-    for (int l = 0; l < 4; l++)
-        lane[l] += lane[l + 4];
-    return (lane[0] + lane[2]) + (lane[1] + lane[3]);
-}
-
 /* sum[0] <- <x, x>, sum[1] <- <x, y> */
 static void dots(int64_t n, const float *x, const float *y, double *sum)
 {
-    double  own[LANES] = { 0.0 }, cross[LANES] = { 0.0 }, own_rest = 0.0, cross_rest = 0.0;
+    double  own[SUM_LANES] = { 0.0 }, cross[SUM_LANES] = { 0.0 }, own_rest = 0.0, cross_rest = 0.0;
     int64_t j = 0;
-    for (; j + LANES <= n; j += LANES)
+    for (; j + SUM_LANES <= n; j += SUM_LANES)
 #pragma omp simd
-        for (int l = 0; l < LANES; l++) {
+        for (int l = 0; l < SUM_LANES; l++) {
             own[l] += (double)x[j + l] * (double)x[j + l];
             cross[l] += (double)x[j + l] * (double)y[j + l];
         }
@@ -112,19 +102,6 @@ static void dots(int64_t n, const float *x, const float *y, double *sum)
     }
     sum[0] = sum_lanes(own) + own_rest;
     sum[1] = sum_lanes(cross) + cross_rest;
-}
-
-static double dot(int64_t n, const float *x, const float *y)
-{
-    double  lane[LANES] = { 0.0 }, rest = 0.0;
-    int64_t j = 0;
-    for (; j + LANES <= n; j += LANES)
-#pragma omp simd
-        for (int l = 0; l < LANES; l++)
-            lane[l] += (double)x[j + l] * (double)y[j + l];
-    for (; j < n; j++)
-        rest += (double)x[j] * (double)y[j];
-    return sum_lanes(lane) + rest;
 }
 
 static double inverse_rms(int64_t n, const float *x, double eps)
