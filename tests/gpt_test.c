@@ -218,8 +218,8 @@ TEST_EACH_DEVICE(tied_passes_add_the_gradient_of_the_embedding_to_that_of_the_he
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-/* The vocabulary is so large that the logits of a pass take several chunks; no size is a multiple
- * of another. */
+/* The vocabulary is so large that the logits of a pass take several chunks on `ref`, with targets
+ * in the next one; on other devices they are one chunk.  No size is a multiple of another. */
 enum { MANY = 30011, LONG = 141 };
 
 static ms_gpt_config chunked_config(void)
@@ -322,8 +322,7 @@ static double log_sum_exp(const double *z, int64_t n)
     return max + log(sum);
 }
 
-/* The loss of a pass in chunks is computed from the logits that ms_gpt_next gives for each prefix.
- * Targets of a row may be in the next chunk. */
+/* The loss of a pass is computed from the logits that ms_gpt_next gives for each prefix. */
 TEST_EACH_DEVICE(next_gives_the_last_row_of_a_run, dev)
 {
     const ms_gpt_config cfg  = chunked_config();

@@ -10,7 +10,7 @@
 #include "gpt_rig.h"
 #include "model/layout.h"
 
-enum { LOGITS = 1 << 21 }; /* elements of a chunk, as on the CPU */
+enum { LOGITS = 1 << 21 }; /* elements of a chunk, as on `ref` */
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 

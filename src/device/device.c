@@ -14,6 +14,7 @@
 enum {
     ALL_DTYPES = 1u << MUSEC_F32 | 1u << MUSEC_F64 | 1u << MUSEC_BF16 | 1u << MUSEC_F16,
     IN_CACHE   = 1 << 21, /* elements: 8 MiB of float32 */
+    ON_CPU     = 1 << 25, /* elements: 128 MiB of float32, 667 rows of GPT-2's vocabulary */
     ON_GPU     = 1 << 28, /* elements: the products are large, and there is memory enough */
 };
 
@@ -52,7 +53,7 @@ static const ms_device_kind kinds[] = {
       .dtypes           = ALL_DTYPES,
       .compute_dtype    = MUSEC_F32,
       .activation_dtype = MUSEC_F32,
-      .logits_chunk     = IN_CACHE,
+      .logits_chunk     = ON_CPU,
       .workspace        = (uint64_t)1 << 30,
       .widens           = true,
       .ops              = ms_device_cpu_ops,
