@@ -55,7 +55,9 @@ printf '%s\n' forward 'forward + backward' >rows
 succeeds bench train --preset pico --ask <rows
 check "a time for each row" test "$(grep -cE '^[0-9]+\.[0-9]{3}$' stdout)" -eq 2
 echo backward >rows
-fails 1 'standard input: there is no row "backward"' bench train --preset pico --ask <rows
+run bench train --preset pico --ask <rows # it has said what it computes on
+check "an unknown row is an error" test "$code" -eq 1
+check "which is named" grep -q '^musec bench: standard input: there is no row "backward"; ' stderr
 succeeds bench train --preset pico --repeats 1 --filter 'forward +'
 prints '^  forward \+ backward +pico'
 
