@@ -523,7 +523,7 @@ TEST(every_method_of_the_race_has_the_same_number_of_tuning_runs)
             there = there || strcmp(grid.at[k].config.optim.name, musec_optim_name(i, &help)) == 0;
         CHECK(there, "%s does not take part", musec_optim_name(i, &help));
     }
-    CHECK(methods == 18 + 8, "%zu methods", methods);
+    CHECK(methods == 22 + 8, "%zu methods", methods);
     ms_grid_free(&grid);
 }
 
