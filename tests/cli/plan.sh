@@ -55,7 +55,7 @@ assert row["weights_bytes"] + row["sums_bytes"] == was["weights"] + was["copies"
 assert row["activations_bytes"] == was["activations"] and row["state_bytes"] == was["optimizer_state"], (row, was)
 P
 
-succeeds plan --preset wide --chip h200 --gpus 8,64,512,4096 --weak --link-gbps 400 --gpus-per-node 8 \
+succeeds plan --preset wide --micro-batches 8 --chip h200 --gpus 8,64,512,4096 --weak --link-gbps 400 --gpus-per-node 8 \
     --node-link-gbps 3600 --latency-us 5
 prints '^rates: +one NVIDIA H200, bench/results/h200.md; ' ' step ms if overlapped$' '^links: .* within one of 8 ranks$' \
     '^ +4096 +4294967296 ' '^what breaks first:$' '^  from 64 ranks on the optimizer gains nothing: .* 8192 x 2048,' \
