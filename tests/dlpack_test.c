@@ -1,4 +1,4 @@
-/* dlpack_test.c - weights and gradients looked at by one call, with a made-up Python: objects have
+/* dlpack_test.c - weights and gradients inspected by one call, with a made-up Python: objects have
  * a class and a description, and a list holds their addresses. */
 #include <musec/dlpack.h>
 #include <stdlib.h>
@@ -40,12 +40,12 @@ static void *item(void *list, ptrdiff_t index)
 static void clear(void) { raised = 0; }
 
 typedef struct world {
-    object            weights[N], grads[N];
-    void             *weight_list[N], *grad_list[N];
-    musec_dltensor    told[N];
-    musec_view        views[N];
-    musec_tensor_look look;
-    char              memory[2 * N][64];
+    object                  weights[N], grads[N];
+    void                   *weight_list[N], *grad_list[N];
+    musec_dltensor          expected[N];
+    musec_view              views[N];
+    musec_tensor_inspection inspection;
+    char                    memory[2 * N][64];
 } world;
 
 static void set_shape(object *o, int ndim, int64_t a, int64_t b)
@@ -70,7 +70,7 @@ static void set_object(object *o, const void *type, void *data)
 }
 
 /* The caller's own copies of what the weights are. */
-static void make_world(world *w, int64_t told_dims[N][2][3])
+static void make_world(world *w, int64_t expected_dims[N][2][3])
 {
     memset(w, 0, sizeof *w);
     for (int i = 0; i < N; i++) {
@@ -78,30 +78,30 @@ static void make_world(world *w, int64_t told_dims[N][2][3])
         set_object(&w->grads[i], &tensor_type, w->memory[N + i]);
         w->weight_list[i] = &w->weights[i];
         w->grad_list[i]   = &w->grads[i];
-        w->told[i]        = w->weights[i].tensor;
-        memcpy(told_dims[i][0], w->weights[i].shape, sizeof told_dims[i][0]);
-        memcpy(told_dims[i][1], w->weights[i].strides, sizeof told_dims[i][1]);
-        w->told[i].shape   = told_dims[i][0];
-        w->told[i].strides = told_dims[i][1];
+        w->expected[i]    = w->weights[i].tensor;
+        memcpy(expected_dims[i][0], w->weights[i].shape, sizeof expected_dims[i][0]);
+        memcpy(expected_dims[i][1], w->weights[i].strides, sizeof expected_dims[i][1]);
+        w->expected[i].shape   = expected_dims[i][0];
+        w->expected[i].strides = expected_dims[i][1];
     }
-    w->look = (musec_tensor_look){
-        .size     = sizeof w->look,
-        .describe = describe,
-        .item     = item,
-        .clear    = clear,
-        .none     = &none_object,
-        .types    = { &tensor_type, &parameter_type },
-        .type_at  = TYPE_AT,
-        .n        = N,
-        .told     = w->told,
-        .views    = w->views,
+    w->inspection = (musec_tensor_inspection){
+        .size        = sizeof w->inspection,
+        .describe    = describe,
+        .item        = item,
+        .clear       = clear,
+        .none        = &none_object,
+        .types       = { &tensor_type, &parameter_type },
+        .type_offset = TYPE_AT,
+        .n           = N,
+        .expected    = w->expected,
+        .views       = w->views,
     };
     raised = 0;
 }
 
-static size_t look(world *w)
+static size_t inspect(world *w)
 {
-    return musec_look_at_tensors(&w->look, w->weight_list, w->grad_list);
+    return musec_inspect_tensors(&w->inspection, w->weight_list, w->grad_list);
 }
 
 TEST(all_gradients_are_found)
@@ -111,13 +111,14 @@ TEST(all_gradients_are_found)
     make_world(&w, dims);
     w.grad_list[2]  = (void *)(uintptr_t)&none_object;
     w.views[2].data = w.memory[0];
-    CHECK(look(&w) == N && w.look.n_none == 1, "%zu none", w.look.n_none);
+    CHECK(inspect(&w) == N && w.inspection.n_none == 1, "%zu none", w.inspection.n_none);
     for (int i = 0; i < N; i++) {
         CHECK(w.views[i].data == (i == 2 ? NULL : w.memory[N + i]), "view %d", i);
         CHECK(i == 2 || w.views[i].dtype == MUSEC_F32, "view %d: dtype %d", i, w.views[i].dtype);
     }
     w.grad_list[2] = &w.grads[2];
-    CHECK(look(&w) == N && w.look.n_none == 0 && w.views[2].data == w.memory[N + 2], "it is back");
+    CHECK(inspect(&w) == N && w.inspection.n_none == 0 && w.views[2].data == w.memory[N + 2],
+          "it is back");
 }
 
 /* What spoils weight or gradient 2. */
@@ -190,10 +191,10 @@ TEST(what_is_out_of_the_ordinary_is_left_to_the_caller)
             world   w;
             int64_t dims[N][2][3];
             make_world(&w, dims);
-            w.look.mixed = mixed;
+            w.inspection.any_grad_dtype = mixed;
             rows[i].spoil(&w);
             const size_t want = rows[i].mixed_takes && mixed ? N : 2;
-            CHECK(look(&w) == want, "%s, mixed %u", rows[i].name, mixed);
+            CHECK(inspect(&w) == want, "%s, mixed %u", rows[i].name, mixed);
             CHECK(raised == 0, "%s: an exception is left", rows[i].name);
             CHECK(want == 2 || w.views[2].dtype == MUSEC_BF16, "%s: dtype %d", rows[i].name,
                   w.views[2].dtype);
@@ -211,9 +212,9 @@ TEST(dimensions_of_one_element_have_any_stride)
     memcpy(dims[2][0], w.weights[2].shape, sizeof dims[2][0]);
     memcpy(dims[2][1], w.weights[2].strides, sizeof dims[2][1]);
     w.grads[2].strides[0] = 99;
-    CHECK(look(&w) == N, "the gradient is contiguous");
+    CHECK(inspect(&w) == N, "the gradient is contiguous");
     w.weights[2].strides[0] = 99;
-    CHECK(look(&w) == 2, "the weight is another than it was");
+    CHECK(inspect(&w) == 2, "the weight is another than it was");
 }
 
 TEST(numbers_without_dimensions_are_tensors)
@@ -221,26 +222,26 @@ TEST(numbers_without_dimensions_are_tensors)
     world   w;
     int64_t dims[N][2][3];
     make_world(&w, dims);
-    w.weights[2].tensor.ndim = w.grads[2].tensor.ndim = w.told[2].ndim = 0;
+    w.weights[2].tensor.ndim = w.grads[2].tensor.ndim = w.expected[2].ndim = 0;
     w.weights[2].tensor.shape = w.grads[2].tensor.shape = NULL;
     w.weights[2].tensor.strides = w.grads[2].tensor.strides = NULL;
-    CHECK(look(&w) == N, "both are numbers");
+    CHECK(inspect(&w) == N, "both are numbers");
 }
 
 /* A hint may be any address: nothing is read there. */
 TEST(weights_may_be_fetched_beforehand)
 {
-    const void *const near[N] = { NULL, (const void *)16, (const void *)UINTPTR_MAX, "x" };
+    const void *const hints[N] = { NULL, (const void *)16, (const void *)UINTPTR_MAX, "x" };
     world             w;
     int64_t           dims[N][2][3];
     make_world(&w, dims);
-    musec_fetch_tensors(NULL, w.weight_list);
-    musec_fetch_tensors(&w.look, w.weight_list);
-    w.look.near = near;
-    musec_fetch_tensors(&w.look, w.weight_list);
-    CHECK(look(&w) == N, "nothing has changed");
+    musec_prefetch_tensors(NULL, w.weight_list);
+    musec_prefetch_tensors(&w.inspection, w.weight_list);
+    w.inspection.shape_hints = hints;
+    musec_prefetch_tensors(&w.inspection, w.weight_list);
+    CHECK(inspect(&w) == N, "nothing has changed");
     w.weight_list[2] = NULL;
-    musec_fetch_tensors(&w.look, w.weight_list);
+    musec_prefetch_tensors(&w.inspection, w.weight_list);
     CHECK(raised == 0, "an exception is left");
 }
 
@@ -249,9 +250,9 @@ TEST(another_version_is_refused)
     world   w;
     int64_t dims[N][2][3];
     make_world(&w, dims);
-    CHECK(musec_look_at_tensors(NULL, w.weight_list, w.grad_list) == 0, "no question");
-    w.look.size -= 4;
-    CHECK(look(&w) == 0, "an older one");
-    w.look.size = 0;
-    CHECK(look(&w) == 0, "none was said");
+    CHECK(musec_inspect_tensors(NULL, w.weight_list, w.grad_list) == 0, "no question");
+    w.inspection.size -= 4;
+    CHECK(inspect(&w) == 0, "an older one");
+    w.inspection.size = 0;
+    CHECK(inspect(&w) == 0, "none was said");
 }

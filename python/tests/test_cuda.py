@@ -254,7 +254,7 @@ def test_steps_at_once_and_tensor_by_tensor(monkeypatch):
         weights = parameters()
         optimizer = mt.SoftMusec(weights, report_every=4)
         (engine,) = optimizer._engines
-        assert (engine._look is not None) == (at_once and _exchange._describer() != 0)
+        assert (engine._inspection is not None) == (at_once and _exchange._describer() != 0)
         stream = torch.cuda.Stream()
         for t in range(STEPS):
             for i, w in enumerate(weights):

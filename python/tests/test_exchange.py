@@ -238,9 +238,9 @@ def test_a_gradient_of_another_layout_is_refused_either_way(monkeypatch):
 
 def test_a_table_that_says_something_else_is_not_used(monkeypatch):
     here()
-    monkeypatch.setattr(_exchange.Look, "is_right", lambda self: False)
+    monkeypatch.setattr(_exchange.Inspection, "is_right", lambda self: False)
     weights = parameters()
-    assert optimizer_of(weights)._engines[0]._look is None
+    assert optimizer_of(weights)._engines[0]._inspection is None
     monkeypatch.setattr(_exchange, "_CAPSULE", b"another name")
     assert _exchange._describer() == 0
 

@@ -40,7 +40,7 @@ def structures():
                 "musec_allocator": E.AllocatorC,
                 "musec_loan": E.LoanC,
                 "musec_dltensor": _exchange.TensorC,
-                "musec_tensor_look": _exchange.LookC,
+                "musec_tensor_inspection": _exchange.InspectionC,
             }
         )
     return found

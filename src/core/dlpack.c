@@ -1,8 +1,8 @@
 /* dlpack.c - weights and gradients of a Python program (include/musec/dlpack.h).
  *
- * Objects are looked at in their class alone, and in what the caller's functions say of them.  An
- * exception that such a function sets is cleared: the caller looks at that tensor by itself, and
- * meets it there. */
+ * Of an object only its class is read, and what the caller's functions say of it.  An exception
+ * that such a function sets is cleared: the caller inspects that tensor by itself, and meets it
+ * there. */
 #include <musec/dlpack.h>
 
 #include <stdbool.h>
@@ -33,18 +33,18 @@ static bool find_dtype(const musec_dltensor *t, musec_dtype *dtype)
     return false;
 }
 
-static bool describe(const musec_tensor_look *look, void *object, musec_dltensor *t)
+static bool describe(const musec_tensor_inspection *in, void *object, musec_dltensor *t)
 {
     const void *type;
     if (object == NULL) {
-        look->clear();
+        in->clear();
         return false;
     }
-    memcpy(&type, (const char *)object + look->type_at, sizeof type);
-    if (type != look->types[0] && type != look->types[1]) return false;
+    memcpy(&type, (const char *)object + in->type_offset, sizeof type);
+    if (type != in->types[0] && type != in->types[1]) return false;
     *t = (musec_dltensor){ 0 };
-    if (look->describe(object, t) != 0) {
-        look->clear();
+    if (in->describe(object, t) != 0) {
+        in->clear();
         return false;
     }
     return t->data != NULL && t->byte_offset == 0 && t->ndim >= 0 &&
@@ -62,12 +62,12 @@ static bool same_place(const musec_dltensor *a, const musec_dltensor *b)
     return a->device_type == b->device_type && a->device_id == b->device_id;
 }
 
-static bool is_as_told(const musec_dltensor *t, const musec_dltensor *told)
+static bool is_as_expected(const musec_dltensor *t, const musec_dltensor *expected)
 {
-    return t->data == told->data && same_place(t, told) && t->code == told->code &&
-           t->bits == told->bits && t->lanes == told->lanes && same_shape(t, told) &&
+    return t->data == expected->data && same_place(t, expected) && t->code == expected->code &&
+           t->bits == expected->bits && t->lanes == expected->lanes && same_shape(t, expected) &&
            (t->ndim == 0 ||
-            memcmp(t->strides, told->strides, (size_t)t->ndim * sizeof *t->strides) == 0);
+            memcmp(t->strides, expected->strides, (size_t)t->ndim * sizeof *t->strides) == 0);
 }
 
 /* Strides of dimensions of one element mean nothing. */
@@ -81,12 +81,12 @@ static bool is_contiguous(const musec_dltensor *t)
     return true;
 }
 
-static bool point_at(const musec_tensor_look *look, const musec_dltensor *grad,
+static bool point_at(const musec_tensor_inspection *in, const musec_dltensor *grad,
                      const musec_dltensor *weight, musec_view *view)
 {
     musec_dtype dtype, other;
     if (!find_dtype(grad, &dtype) || !find_dtype(weight, &other)) return false;
-    if (dtype != other && (look->mixed == 0 || dtype == MUSEC_F64 || other == MUSEC_F64))
+    if (dtype != other && (in->any_grad_dtype == 0 || dtype == MUSEC_F64 || other == MUSEC_F64))
         return false;
     if (!same_place(grad, weight) || !same_shape(grad, weight) || !is_contiguous(grad))
         return false;
@@ -95,37 +95,36 @@ static bool point_at(const musec_tensor_look *look, const musec_dltensor *grad,
     return true;
 }
 
-void musec_fetch_tensors(const musec_tensor_look *look, void *weights)
+void musec_prefetch_tensors(const musec_tensor_inspection *in, void *weights)
 {
     enum { LINE = 64, AROUND = 2 * LINE }; /* bytes: a tensor's shape lies amid what else it is */
-    if (look == NULL || look->size != sizeof *look || look->near == NULL) return;
-    for (size_t i = 0; i < look->n; i++) {
-        const void *weight = look->item(weights, (ptrdiff_t)i);
-        if (weight == NULL) look->clear(); /* musec_look_at_tensors says which one */
+    if (in == NULL || in->size != sizeof *in || in->shape_hints == NULL) return;
+    for (size_t i = 0; i < in->n; i++) {
+        const void *weight = in->item(weights, (ptrdiff_t)i);
+        if (weight == NULL) in->clear(); /* musec_inspect_tensors says which one */
         __builtin_prefetch(weight);
         for (intptr_t at = -AROUND; at <= AROUND; at += LINE)
-            __builtin_prefetch((const void *)((uintptr_t)look->near[i] + (uintptr_t)at));
+            __builtin_prefetch((const void *)((uintptr_t)in->shape_hints[i] + (uintptr_t)at));
     }
 }
 
-size_t musec_look_at_tensors(musec_tensor_look *look, void *weights, void *gradients)
+size_t musec_inspect_tensors(musec_tensor_inspection *in, void *weights, void *gradients)
 {
     size_t n_none = 0;
-    if (look == NULL || look->size != sizeof *look) return 0;
-    for (size_t i = 0; i < look->n; i++) {
+    if (in == NULL || in->size != sizeof *in) return 0;
+    for (size_t i = 0; i < in->n; i++) {
         musec_dltensor t;
-        if (!describe(look, look->item(weights, (ptrdiff_t)i), &t) ||
-            !is_as_told(&t, &look->told[i]))
+        if (!describe(in, in->item(weights, (ptrdiff_t)i), &t) ||
+            !is_as_expected(&t, &in->expected[i]))
             return i;
-        void *grad = look->item(gradients, (ptrdiff_t)i);
-        if (grad == look->none) {
-            look->views[i].data = NULL;
+        void *grad = in->item(gradients, (ptrdiff_t)i);
+        if (grad == in->none) {
+            in->views[i].data = NULL;
             n_none++;
-        } else if (!describe(look, grad, &t) ||
-                   !point_at(look, &t, &look->told[i], &look->views[i])) {
+        } else if (!describe(in, grad, &t) || !point_at(in, &t, &in->expected[i], &in->views[i])) {
             return i;
         }
     }
-    look->n_none = n_none;
-    return look->n;
+    in->n_none = n_none;
+    return in->n;
 }

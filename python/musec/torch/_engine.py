@@ -27,12 +27,12 @@ from ._abi import (
     ReportC,
     StepArgs,
 )
-from ._exchange import look_at
+from ._exchange import inspect
 from ._memory import Memory, torch_dtypes
 from .blocks import Block, Layout
 
 _strided = torch.strided
-# What is asked of all tensors at every step that `_exchange` does not look at, by `map`: that is
+# What is asked of all tensors at every step that `_exchange` does not inspect, by `map`: that is
 # several times faster than a loop.
 _data_ptr = torch.Tensor.data_ptr
 _dtype_of = operator.attrgetter("dtype")
@@ -151,9 +151,9 @@ class Engine:
         self._plain_pointers = list(map(_data_ptr, self._plain_weights))
         self._plain_made = self._now()
         self._others = [(i, entry) for i, entry in enumerate(entries) if not entry.plain]
-        self._look = None
+        self._inspection = None
         if not self._others and all(entry.key is entry.weight for entry in entries):
-            self._look = look_at(self._plain_weights, self._views)
+            self._inspection = inspect(self._plain_weights, self._views)
         self._numbers = {name: (c.c_double * n)() for name in ("lr", "weight_decay", "beta")}
         self._lr_at = (c.c_void_p * n)()
         self.args = StepArgs()
@@ -313,15 +313,15 @@ class Engine:
     ) -> bool:
         """The step on the parameters' own gradients, if all tensors are what they were but for
         values, and gradients but for addresses.  False: `step` is to be called, nothing was done."""
-        look = self._look
-        grads = look.gradients() if look is not None else None
-        if look is None or grads is None:
+        inspection = self._inspection
+        grads = inspection.gradients() if inspection is not None else None
+        if inspection is None or grads is None:
             return False
         self._pointers = []
         self.enter()
         self._tell()
         self._queue(grad_scale, found_inf)
-        stepped = look.stepped(grads)
+        stepped = inspection.stepped(grads)
         if stepped:
             torch.autograd.graph.increment_version(stepped)
         return True
@@ -361,8 +361,8 @@ class Engine:
             for index in self._plain:
                 self._place(index, self.entries[index])
             self._plain_pointers = pointers
-            if self._look is not None:
-                self._look.tell(pointers)
+            if self._inspection is not None:
+                self._inspection.tell(pointers)
         for index, entry in self._others:
             self._place(index, entry)
         kept = self._point_at(grads)  # what the queue reads is not freed before the call returns

@@ -1,4 +1,4 @@
-"""All weights and gradients of a step looked at by one call of the C library, by DLPack's C exchange
+"""Inspects all weights and gradients of a step by one call of the C library, by DLPack's C exchange
 API (include/musec/dlpack.h), which PyTorch 2.11 has.
 
 What is out of the ordinary (a gradient that is not contiguous, of a dtype that must be converted, of
@@ -36,20 +36,20 @@ class TensorC(c.Structure):
     ]
 
 
-class LookC(c.Structure):
+class InspectionC(c.Structure):
     _fields_ = [
         ("size", c.c_uint32),
-        ("mixed", c.c_uint32),
+        ("any_grad_dtype", c.c_uint32),
         ("describe", c.c_void_p),
         ("item", c.c_void_p),
         ("clear", c.c_void_p),
         ("none", c.c_void_p),
         ("types", c.c_void_p * 2),
-        ("type_at", c.c_size_t),
+        ("type_offset", c.c_size_t),
         ("n", c.c_size_t),
-        ("told", c.POINTER(TensorC)),
+        ("expected", c.POINTER(TensorC)),
         ("views", c.POINTER(L.View)),
-        ("near", c.POINTER(c.c_void_p)),
+        ("shape_hints", c.POINTER(c.c_void_p)),
         ("n_none", c.c_size_t),
     ]
 
@@ -101,36 +101,37 @@ def _address_of(function: Any) -> Optional[int]:
     return c.cast(function, c.c_void_p).value
 
 
-class Look:
-    """What the tensors of an engine's step were, and the question whether they still are."""
+class Inspection:
+    """What the tensors of an engine's step were, to see whether they still are."""
 
     def __init__(self, weights: Sequence[torch.Tensor], views: Any, describer: int) -> None:
         n = len(weights)
         self.weights = list(weights)
-        self._told = (TensorC * n)()
-        self._struct = LookC(
-            size=c.sizeof(LookC),
-            mixed=weights[0].device.type != "cpu",
+        self._expected = (TensorC * n)()
+        self._struct = InspectionC(
+            size=c.sizeof(InspectionC),
+            any_grad_dtype=weights[0].device.type != "cpu",
             describe=describer,
             item=_address_of(c.pythonapi.PyList_GetItem),
             clear=_address_of(c.pythonapi.PyErr_Clear),
             none=id(None),
             types=(c.c_void_p * 2)(*map(id, _plain)),
-            type_at=object.__basicsize__ - c.sizeof(c.c_void_p),
+            type_offset=object.__basicsize__ - c.sizeof(c.c_void_p),
             n=n,
-            told=self._told,
+            expected=self._expected,
             views=views,
         )
         describe = c.PYFUNCTYPE(c.c_int, c.py_object, c.POINTER(TensorC))(describer)
-        for weight, told in zip(self.weights, self._told):
-            describe(weight, c.byref(told))
-        self._near = (c.c_void_p * n)(*[c.cast(told.shape, c.c_void_p).value for told in self._told])
-        self._struct.near = self._near
+        for weight, expected in zip(self.weights, self._expected):
+            describe(weight, c.byref(expected))
+        shapes = [c.cast(expected.shape, c.c_void_p).value for expected in self._expected]
+        self._shape_hints = (c.c_void_p * n)(*shapes)
+        self._struct.shape_hints = self._shape_hints
         self._keep()
         library = c.PyDLL(None, handle=L.lib()._handle)  # with the interpreter's lock held
-        self._fetch = library.musec_fetch_tensors
-        self._fetch.restype, self._fetch.argtypes = None, [c.c_void_p, c.py_object]
-        self._function = library.musec_look_at_tensors
+        self._prefetch = library.musec_prefetch_tensors
+        self._prefetch.restype, self._prefetch.argtypes = None, [c.c_void_p, c.py_object]
+        self._function = library.musec_inspect_tensors
         self._function.restype = c.c_size_t
         self._function.argtypes = [c.c_void_p, c.py_object, c.py_object]
         self._at = c.addressof(self._struct)
@@ -139,41 +140,41 @@ class Look:
     def _keep(self) -> None:
         """Copies what the descriptions point to, which is the tensors' and changes with them."""
         numbers = []
-        for told in self._told:
-            numbers += told.shape[: told.ndim] + told.strides[: told.ndim]
+        for expected in self._expected:
+            numbers += expected.shape[: expected.ndim] + expected.strides[: expected.ndim]
         self._numbers = (c.c_int64 * max(len(numbers), 1))(*numbers)
         at = c.addressof(self._numbers)
-        for told in self._told:
+        for expected in self._expected:
             for name in ("shape", "strides"):
-                setattr(told, name, c.cast(at, c.POINTER(c.c_int64)))
-                at += told.ndim * c.sizeof(c.c_int64)
+                setattr(expected, name, c.cast(at, c.POINTER(c.c_int64)))
+                at += expected.ndim * c.sizeof(c.c_int64)
 
     def is_right(self) -> bool:
         """Do the descriptions say what PyTorch says?"""
         return all(
-            told.data == weight.data_ptr()
-            and (told.code, told.bits) == _dtypes.get(weight.dtype)
-            and tuple(told.shape[: told.ndim]) == tuple(weight.shape)
-            and tuple(told.strides[: told.ndim]) == weight.stride()
-            for weight, told in zip(self.weights, self._told)
+            expected.data == weight.data_ptr()
+            and (expected.code, expected.bits) == _dtypes.get(weight.dtype)
+            and tuple(expected.shape[: expected.ndim]) == tuple(weight.shape)
+            and tuple(expected.strides[: expected.ndim]) == weight.stride()
+            for weight, expected in zip(self.weights, self._expected)
         )
 
     def tell(self, pointers: Sequence[int]) -> None:
         """The weights lie elsewhere now."""
-        for told, pointer in zip(self._told, pointers):
-            told.data = pointer
+        for expected, pointer in zip(self._expected, pointers):
+            expected.data = pointer
 
     def gradients(self) -> Optional[list[Any]]:
         """The weights' gradients, which the views point at now, if all else is as it was."""
-        self._fetch(self._at, self.weights)
+        self._prefetch(self._at, self.weights)
         grads = list(map(_grad_of, self.weights))
         if self._function(self._at, self.weights, grads) != self._n:
             return None
         if self._struct.n_none:
-            turned = any(grad.is_neg() for grad in grads if grad is not None)
+            negated = any(grad.is_neg() for grad in grads if grad is not None)
         else:
-            turned = any(map(_is_neg, grads))
-        return None if turned else grads
+            negated = any(map(_is_neg, grads))
+        return None if negated else grads
 
     def stepped(self, grads: list[Any]) -> list[torch.Tensor]:
         """The weights whose gradients were found."""
@@ -182,10 +183,10 @@ class Look:
         return self.weights
 
 
-def look_at(weights: Sequence[torch.Tensor], views: Any) -> Optional[Look]:
+def inspect(weights: Sequence[torch.Tensor], views: Any) -> Optional[Inspection]:
     """None: these tensors, or this PyTorch, must be asked one by one."""
     describer = _describer() if enabled else 0
     if not describer or not weights or any(type(w) not in _plain for w in weights):
         return None
-    look = Look(weights, views, describer)
-    return look if look.is_right() else None
+    inspection = Inspection(weights, views, describer)
+    return inspection if inspection.is_right() else None
