@@ -8,9 +8,9 @@ tiny=(--set layers=1 --set width=32 --set heads=1 --set head=32 --set mlp=64 --s
 few=(--only optimizer=muon,adam) # Muon, with Nesterov, with beta 0.1, Adam
 
 warns "each method's setting is run with 3 more seeds" paper race --dry-run
-prints '^208 runs in .*: 208 waiting'
+prints '^240 runs in .*: 240 waiting'
 warns 'run with 5 more seeds' paper race --dry-run --seeds 5 --data builtin --data builtin:2
-prints '^416 runs in .*: 416 waiting'
+prints '^480 runs in .*: 480 waiting'
 check "nothing was written" test ! -e runs
 
 exits 0 paper race "${tiny[@]}" "${few[@]}" --seeds 2 --csv csv
