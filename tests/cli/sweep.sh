@@ -165,7 +165,8 @@ while target is None: # on a busy machine all runs may end before one is caught
         time.sleep(0.005)
 if whom == "group": os.killpg(job.pid, getattr(signal, name))
 else: os.kill(target if whom == "run" else job.pid, getattr(signal, name))
-os.kill(target, signal.SIGCONT)
+try: os.kill(target, signal.SIGCONT)
+except ProcessLookupError: pass # killed, and its sweep has noticed
 print(job.wait(900))
 P
 # Runs whose sweep is killed stop by themselves: these steps would take hours.

@@ -22,6 +22,8 @@ TIMES = [  # what no two runs have in common
     (re.compile(rb'"(tok_s|time_s|start_s|seconds|data|model|optim|rest|ms|mb_s|ratio|to_go_s|full_to_go_s)"'
                 rb': (-?[0-9][0-9.e+-]*|null)'), rb'"\1": *'),
     (re.compile(rb"[0-9.]+ s\b|[0-9.]+ (kB|MB|tok)/s"), b"* s"),
+    # What is free at this moment; left out where the system does not say it.
+    (re.compile(rb',\s*"available": [0-9]+|\n +available +[0-9.]+ MiB'), b""),
 ]
 
 
