@@ -131,7 +131,7 @@ TEST(preset_wide_has_twice_the_batches_of_medium)
     for (int r = 0; r < 4; r++)
         for (int64_t step = first[r]; step < first[r + 1]; step++)
             CHECK(ms_schedule_at(&s, step).stage->batch == batch[r], "step %d", (int)step);
-    CHECK(ms_schedule_at(&s, 8039).lr_scale == 0.1 && s.max_tokens == 131072, "the end");
+    CHECK(ms_schedule_at(&s, 8039).lr_scale == 0.1 && s.max_tokens == 65536, "the end");
 }
 
 /* ---- stages ---------------------------------------------------------------------------------- */
