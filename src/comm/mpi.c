@@ -120,8 +120,8 @@ static musec_status open_library(ms_error *e, void **library, const ms_mpi_plugi
                    "libmusec_mpi.so is of another version of musec: build it again");
 }
 
-/* Asks the open MPI whether it is CUDA-aware, by the functions that Open MPI and its kin, or MPICH
- * and its, have for that; one that has neither is not. */
+/* Asks the open MPI whether it is CUDA-aware, by the functions that Open MPI or MPICH, and MPIs
+ * derived from them, have for that; one that has neither is not. */
 static bool takes_gpu_memory(void)
 {
     enum { CUDA = 0 }; /* MPIX_GPU_SUPPORT_CUDA */

@@ -7,7 +7,6 @@
 #include "core/file.h"
 #include "core/json_file.h"
 #include "core/text.h"
-#include "report/compare.h"
 
 /* The rate times each of the factors, rounded to 12 digits, so that 0.1 times 5 is 0.5. */
 static json_t *rates_of(double lr, const json_t *factors)
@@ -21,21 +20,30 @@ static json_t *rates_of(double lr, const json_t *factors)
     return out;
 }
 
-/* Adds the best run's whole config as a grid, but for what says where and how it was made: the
- * sweep that makes it again decides that anew. */
-static musec_status add_best(ms_error *e, const ms_setting *best, const json_t *factors,
-                             json_t *grids)
+musec_status ms_setting_config(ms_error *e, const ms_setting *s, json_t **config)
 {
     static const char *const made[] = { "device", "checkpoints" };
     char                     path[MS_PATH_MAX];
-    json_t                  *config = NULL;
     musec_status             st;
 
-    if (factors == NULL) TRY(ms_no_memory(e, "the factors on learning rates"));
-    TRY(ms_path_join(e, best->runs[0]->dir, "config.json", path));
-    TRY(ms_json_read(e, path, &config));
+    *config = NULL;
+    TRY(ms_path_join(e, s->runs[0]->dir, "config.json", path));
+    TRY(ms_json_read(e, path, config));
     for (size_t i = 0; i < COUNT(made); i++)
-        (void)json_object_del(config, made[i]);
+        (void)json_object_del(*config, made[i]);
+done:
+    return st;
+}
+
+/* Adds the best setting as a grid. */
+static musec_status add_best(ms_error *e, const ms_setting *best, const json_t *factors,
+                             json_t *grids)
+{
+    json_t      *config = NULL;
+    musec_status st;
+
+    if (factors == NULL) TRY(ms_no_memory(e, "the factors on learning rates"));
+    TRY(ms_setting_config(e, best, &config));
     ms_json_set(&config, "lr", rates_of(best->lr, factors));
     TRY(ms_json_push(e, grids, config));
     config = NULL;

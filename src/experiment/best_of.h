@@ -5,6 +5,11 @@
 #include <jansson.h>
 
 #include "core/log.h"
+#include "report/compare.h"
+
+/* Reads the config of a setting's first run, without what says where and how it was made: a sweep
+ * that makes it again decides that anew. */
+musec_status ms_setting_config(ms_error *e, const ms_setting *s, json_t **config);
 
 /* Describes as a grid (train/grid.h) the best run of each method on each problem among those below
  * `path`, at each of the factors on its learning rate, with its own seed.  A method with less than

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiment/best_of.h"
 #include "experiment/paper.h"
 #include "report/race.h"
 
@@ -38,16 +39,14 @@ done:
     return st;
 }
 
-/* Adds a setting's whole config as a grid, with the seeds after that of its tuning run. */
+/* Adds a setting as a grid, with the seeds after that of its tuning run. */
 static musec_status add_setting(ms_error *e, const ms_race *race, const ms_setting *s, unsigned n,
                                 json_t *grids)
 {
-    char         path[MS_PATH_MAX];
     json_t      *config = NULL, *seeds = json_array();
     musec_status st;
 
-    TRY(ms_path_join(e, s->runs[0]->dir, "config.json", path));
-    TRY(ms_json_read(e, path, &config));
+    TRY(ms_setting_config(e, s, &config));
     for (unsigned i = 1; i <= n; i++)
         ms_json_append(&seeds, json_integer(race->tuning_seed + (json_int_t)i));
     ms_json_set(&config, "seed", seeds);

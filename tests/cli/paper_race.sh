@@ -13,7 +13,7 @@ warns 'run with 5 more seeds' paper race --dry-run --seeds 5 --data builtin --da
 prints '^480 runs in .*: 480 waiting'
 check "nothing was written" test ! -e runs
 
-exits 0 paper race "${tiny[@]}" "${few[@]}" --seeds 2 --csv csv
+exits 0 paper race "${tiny[@]}" "${few[@]}" --seeds 2 --csv csv --device cpu
 prints '^runs/paper/race-pico.html$'
 check "8 tuning runs of each, and 2 more: $(ls -d runs/paper/runs/*/ | wc -l)" \
     test "$(ls -d runs/paper/runs/*/ | wc -l)" -eq 40
@@ -59,6 +59,12 @@ python3 race.py && pass || fail "the table is that of the logs"
 
 run paper race "${tiny[@]}" "${few[@]}" --seeds 2 --dry-run
 prints '^40 runs in .*: 40 done'
+check "the device of a run is in its config" grep -q '"device": "cpu"' runs/paper/runs/*/config.json
+succeeds paper race "${tiny[@]}" "${few[@]}" --seeds 3 --dry-run --json
+json_passes <<'P'
+more = [r for r in out if r["status"] == "waiting"]
+assert len(more) == 4 and all(r["config"]["device"] == "" for r in more), "another machine may have other devices"
+P
 succeeds paper race "${tiny[@]}" "${few[@]}" --seeds 2 --target 1e-3 --no-run --csv csv
 python3 race.py 1e-3 && pass || fail "none reaches a target of 0.001"
 check "not reached is said" grep -q '<td[^>]*>not reached</td>' runs/paper/race-pico.html
